@@ -1,0 +1,1 @@
+//! Harness for foreign peers; the tests live in `interop/tests`.

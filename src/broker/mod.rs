@@ -1,0 +1,9 @@
+//! The broker: a pure core ([`Broker`]) and the shell that drives it.
+
+mod config;
+mod effect;
+mod input;
+
+pub use config::{BrokerConfig, JobTracking, Roles, UnknownQueue};
+pub use effect::Effect;
+pub use input::{DownReason, Input, SocketId, Why};

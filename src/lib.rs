@@ -1,0 +1,6 @@
+//! EventMQ: a job broker speaking eMQP/1.0 over ZMTP, in pure Rust.
+
+pub mod broker;
+pub mod clock;
+pub mod emqp;
+pub mod store;

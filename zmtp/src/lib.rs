@@ -1,0 +1,8 @@
+//! ZeroMQ's wire protocol and sockets in pure Rust over tokio.
+
+mod message;
+mod routing_id;
+pub mod wire;
+
+pub use message::{Frames, Message, MessageBuilder};
+pub use routing_id::{MAX_ROUTING_ID, RoutingId, RoutingIdError};

@@ -1,0 +1,3 @@
+//! Bytes to types and back: pure functions, no state kept between calls.
+
+pub mod frame;
