@@ -1,1 +1,2 @@
+//! The `emq` binary.
 fn main() {}
