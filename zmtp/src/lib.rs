@@ -45,7 +45,7 @@ mod socket_type;
 pub mod wire;
 
 pub use connection::{Heartbeat, Limits, PeerInfo};
-pub use endpoint::{Endpoint, TcpEndpoint};
+pub use endpoint::{Endpoint, EndpointError, TcpEndpoint};
 pub use error::{BindError, ConnectError, RecvError, SendError, SendFailure};
 pub use message::{Frames, Message, MessageBuilder};
 pub use monitor::{Monitor, MonitorEvent, Reason};
