@@ -23,7 +23,7 @@
 
 #define MAX_PARTS 16
 #define MAX_WORKERS 64
-#define MAX_JOBS 8000000
+#define MAX_JOBS 16000000
 #define TURN 256 /* messages of one kind handled before the next socket is looked at */
 #define STALL 30.0
 #define ID_LENGTH 36
@@ -303,8 +303,11 @@ int main(int argc, char **argv)
     if (window == 1) samples = one_at_a_time(&m, start + seconds, latency);
     else bulk(&m, window, start + seconds);
     double elapsed = delivered_at - start;
-    for (double from = now(); every_ack && acked < sent;)
-        if (!client_turn(&m) && now() - from > STALL) fail("acknowledgements are missing");
+    zmq_pollitem_t more_acks = { client, 0, ZMQ_POLLIN, 0 };
+    for (double from = now(); every_ack && acked < sent; zmq_poll(&more_acks, 1, 1000)) {
+        client_turn(&m);
+        if (now() - from > STALL) fail("acknowledgements are missing");
+    }
     own_cpu = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - own_cpu;
     rest();
     router_cpu = seconds_of(router_clock) - router_cpu;

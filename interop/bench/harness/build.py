@@ -37,7 +37,7 @@ def target_directory():
 
 def c_programs(names):
     """Compiles the C programs; their paths by name."""
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
+    compiler = shutil.which(os.environ.get("CC", "cc"))
     if not compiler:
         raise Failed("the load driver is a C program and there is no C compiler: apt-get install gcc libc6-dev")
     probe = subprocess.run([compiler, "-E", "-x", "c", "-"], input=b"#include <zmq.h>\n", capture_output=True)
@@ -64,7 +64,8 @@ def python_router():
     python, router = (os.path.join(environment, "bin", name) for name in ("python", "emq-router"))
     if not os.path.exists(router):
         lists = [os.path.join(INTEROP, "py", name) for name in ("requirements.txt", "requirements-eventmq.txt")]
-        _run([sys.executable, "-m", "venv", "--clear", environment], "interop/.venv (needs python3-venv)")
+        base = os.environ.get("EMQ_PYTHON") or shutil.which("python3.11") or sys.executable  # 3.11 runs it best
+        _run([base, "-m", "venv", "--clear", environment], "interop/.venv (needs python3-venv)")
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         _run([*pip, "-r", lists[0]], "interop/.venv: what the Python router needs")
         _run([*pip, "--no-deps", "-r", lists[1]], "interop/.venv: the Python router")
