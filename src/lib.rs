@@ -2,5 +2,6 @@
 
 pub mod broker;
 pub mod clock;
+pub mod conf;
 pub mod emqp;
 pub mod store;
