@@ -6,7 +6,7 @@ use zmtp::{Endpoint, Host};
 
 use super::key::{Key, Program};
 use super::machine::Machine;
-use super::report::{ConfError, Notice};
+use super::report::{ConfError, Notice, Origin};
 use super::resolve::{Effective, Resolved};
 use super::settings::{self as key};
 use super::sources::{Flags, Sources, Variables};
@@ -188,8 +188,10 @@ fn resolve_wire(from: &Resolved, machine: &Machine) -> Result<WireConf, ConfErro
 fn resolve_log(from: &Resolved) -> Result<LogConf, ConfError> {
     let super_debug = from.get(key::SUPER_DEBUG)?;
     let level = from.get(key::LOG_LEVEL)?;
+    // A level asked for on the command line is meant as it stands.
+    let asked = matches!(from.origin(key::LOG_LEVEL.setting), Origin::Flag(_));
     Ok(LogConf {
-        level: if super_debug { level.max(LogLevel::Debug) } else { level },
+        level: if super_debug && !asked { level.max(LogLevel::Debug) } else { level },
         format: from.get(key::LOG_FORMAT)?,
         super_debug,
         hide_heartbeats: from.get(key::HIDE_HEARTBEAT_LOGS)?,

@@ -141,7 +141,7 @@ settings! {
 
     // Logging.
 
-    /// Whether to log what is done with single messages: log_level is at least debug then.
+    /// Whether to log what is done with single messages: log_level is at least debug then, unless it is given by a flag.
     SUPER_DEBUG: bool = "super_debug" values::switch, Switch, default "false", for ALL, Same;
     /// Whether heartbeats are left out of that.
     HIDE_HEARTBEAT_LOGS: bool = "hide_heartbeat_logs" values::switch, Switch, default "true", for ALL, Same;
