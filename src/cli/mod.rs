@@ -11,9 +11,11 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use thiserror::Error;
+use zmtp::BindError;
 
 pub use logging::{FILTER_VARIABLE, HEARTBEAT_TARGET, Logging, LoggingError};
 
+use crate::broker::ServerError;
 use crate::conf::{ConfError, FlagValue, Flags, Kind, Notice, Program, Urgency, settings};
 
 const ABOUT: &str = "EventMQ job broker";
@@ -77,8 +79,19 @@ pub enum CliError {
     #[error("cannot write to standard output: {0}")]
     Output(#[source] io::Error),
     /// The broker ended with an error.
-    #[error(transparent)]
-    Run(#[from] router::RunError),
+    #[error("{}{}", .0, advice(.0))]
+    Run(#[from] ServerError),
+}
+
+/// What to do about a start that failed.
+fn advice(error: &ServerError) -> &'static str {
+    let ServerError::Bind(BindError::Io { source, .. }) = error else { return "" };
+    match source.kind() {
+        io::ErrorKind::AddrInUse => "; is another broker (emq-router) still running there?",
+        io::ErrorKind::AddrNotAvailable => "; no interface of this machine has that address",
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need privileges",
+        _ => "",
+    }
 }
 
 impl CliError {

@@ -3,16 +3,13 @@
 use std::io;
 use std::process::ExitCode;
 
-use thiserror::Error;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
 use tracing::{debug, error, info, warn};
-use zmtp::Endpoint;
 
 use super::{CliError, EXIT_CODES, Logging, SettingFlags, config, logging, print, print_notices, settings_help};
+use crate::broker::{Server, ServerHandle};
 use crate::conf::{
-    ConfError, Control, FlagValue, Flags, Loaded, Machine, Notice, Program, RouterConf, Urgency, process_variables,
+    ConfError, FlagValue, Flags, Loaded, Machine, Notice, Program, RouterConf, Urgency, process_variables,
 };
 
 const EXAMPLES: &str = "\
@@ -64,29 +61,6 @@ pub(super) struct Args {
     /// Check the settings, show them with their origins, and exit
     #[arg(long)]
     check: bool,
-}
-
-/// Why a running broker ends with an error.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum RunError {
-    /// An address cannot be listened on.
-    #[error("cannot listen on {endpoint}: {source}{}", advice(source))]
-    Bind {
-        /// The address.
-        endpoint: Endpoint,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
-fn advice(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => "; is another broker (emq-router) still running there?",
-        io::ErrorKind::AddrNotAvailable => "; no interface of this machine has that address",
-        io::ErrorKind::PermissionDenied => "; ports below 1024 need privileges",
-        _ => "",
-    }
 }
 
 impl Args {
@@ -145,11 +119,14 @@ fn log_notices(notices: &[Notice]) {
 /// Runs the broker and passes signals on to it.
 async fn start(conf: RouterConf, flags: Flags, logging: Logging) -> Result<(), CliError> {
     let signals = Signals::listen().map_err(|source| CliError::System { what: "no signals", source })?;
-    let (control, controlled) = mpsc::channel(8);
-    let forwarding = tokio::spawn(signals.forward(control, flags, logging));
-    let done = serve(conf, controlled).await;
+    let server = Server::bind(conf.server).await?;
+    info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "broker ready");
+    let forwarding = tokio::spawn(signals.forward(server.handle(), flags, logging));
+    let done = server.run().await;
     forwarding.abort();
-    Ok(done?)
+    done?;
+    info!("stopped");
+    Ok(())
 }
 
 struct Signals {
@@ -177,21 +154,17 @@ impl Signals {
         }
     }
 
-    async fn forward(mut self, control: mpsc::Sender<Control>, flags: Flags, logging: Logging) {
+    async fn forward(mut self, server: ServerHandle, flags: Flags, logging: Logging) {
         let Stop(first) = loop {
             tokio::select! {
                 _ = self.terminate.recv() => break Stop(SignalKind::terminate()),
                 _ = self.interrupt.recv() => break Stop(SignalKind::interrupt()),
-                _ = self.hang_up.recv() => reload(&control, &flags, &logging),
+                _ = self.hang_up.recv() => reload(&server, &flags, &logging),
             }
         };
         info!(signal = name(first), "stopping; a second signal ends the process at once");
-        // The broker may be slow to take it; a second signal must count even so.
-        let told = control.send(Control::Shutdown);
-        let again = tokio::select! {
-            again = self.stop() => again,
-            _ = told => self.stop().await,
-        };
+        server.shutdown();
+        let again = self.stop().await;
         warn!(signal = name(again.0), "ending at once: running jobs are not waited for");
         std::process::exit(128 + again.0.as_raw_value());
     }
@@ -201,40 +174,17 @@ fn name(signal: SignalKind) -> &'static str {
     if signal == SignalKind::interrupt() { "SIGINT" } else { "SIGTERM" }
 }
 
-fn reload(control: &mpsc::Sender<Control>, flags: &Flags, logging: &Logging) {
+fn reload(server: &ServerHandle, flags: &Flags, logging: &Logging) {
     info!("SIGHUP: reading the settings again");
-    let told = match load(flags) {
-        Ok(loaded) => logging.apply(&loaded.conf.log).map_err(CliError::from).map(|()| {
+    let applied = load(flags).map_err(CliError::from).and_then(|loaded| {
+        logging.apply(&loaded.conf.log)?;
+        Ok(loaded)
+    });
+    match applied {
+        Ok(loaded) => {
             log_notices(&loaded.notices);
-            control.try_send(Control::Reload(Box::new(loaded.conf))).is_ok()
-        }),
-        Err(error) => Err(error.into()),
-    };
-    match told {
-        Ok(true) => {}
-        Ok(false) => warn!("the broker is still busy with earlier settings; send SIGHUP again"),
+            server.reload(loaded.conf.server);
+        }
         Err(error) => error!("the settings stay as they were: {error}"),
     }
-}
-
-/// Holds the broker's addresses until told to stop.
-async fn serve(mut conf: RouterConf, mut control: mpsc::Receiver<Control>) -> Result<(), RunError> {
-    let mut listeners = Vec::new();
-    for (endpoint, roles) in conf.sockets() {
-        let bind = TcpListener::bind((endpoint.host().replace('*', "0.0.0.0"), endpoint.port())).await;
-        let listener = bind.map_err(|source| RunError::Bind { endpoint: endpoint.clone(), source })?;
-        info!(%endpoint, ?roles, "listening");
-        listeners.push(listener);
-    }
-    while let Some(told) = control.recv().await {
-        match told {
-            Control::Reload(new) => {
-                conf = *new;
-                info!(hwm = conf.core.hwm, "settings taken over");
-            }
-            Control::Shutdown => break,
-        }
-    }
-    info!("stopped");
-    Ok(())
 }

@@ -9,8 +9,8 @@
 //!
 //! let variables = vec![("EVENTMQ_CONFIG_FILE".into(), "".into()), ("EVENTMQ_HWM".into(), "500".into())];
 //! let loaded = RouterConf::load(&Flags::default(), &variables, &Machine::read())?;
-//! assert_eq!(loaded.conf.core.hwm, 500);
-//! assert_eq!(loaded.conf.frontend.to_string(), "tcp://127.0.0.1:47291");
+//! assert_eq!(loaded.conf.server.core.hwm, 500);
+//! assert_eq!(loaded.conf.server.frontend.to_string(), "tcp://127.0.0.1:47291");
 //! # Ok::<(), eventmq::conf::ConfError>(())
 //! ```
 
@@ -29,6 +29,6 @@ pub use key::{GLOBAL_SECTION, Key, Kind, Program, Python, Setting, VARIABLE_PREF
 pub use machine::Machine;
 pub use report::{Assignment, ConfError, NamedBy, Notice, Origin, Urgency};
 pub use resolve::{Effective, Resolved};
-pub use router::{Control, Loaded, LogConf, RouterConf, WireConf};
+pub use router::{Loaded, LogConf, RouterConf};
 pub use sources::{DEFAULT_FILE, FILE_VARIABLE, FlagValue, Flags, Sources, Variables, process_variables};
 pub use values::{BadValue, Bound, LogFormat, LogLevel, Memory};

@@ -1,8 +1,6 @@
 //! [`RouterConf`]: everything a broker is told, resolved.
 
-use std::time::Duration;
-
-use zmtp::{Endpoint, Host};
+use zmtp::{Endpoint, Host, Limits};
 
 use super::key::{Key, Program};
 use super::machine::Machine;
@@ -11,7 +9,7 @@ use super::resolve::{Effective, Resolved};
 use super::settings::{self as key};
 use super::sources::{Flags, Sources, Variables};
 use super::values::{Bound, LogFormat, LogLevel, Memory};
-use crate::broker::{BrokerConfig, Roles};
+use crate::broker::{BrokerConfig, Roles, ServerConf, WireConf};
 
 /// Open files kept for other things than connections: listeners, the log, the store.
 const RESERVED_FILES: usize = 64;
@@ -19,41 +17,10 @@ const RESERVED_FILES: usize = 64;
 /// Settings of `emq router`: nothing in here means "ask elsewhere".
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouterConf {
-    /// Where clients and schedulers connect.
-    pub frontend: Endpoint,
-    /// Where workers connect.
-    pub backend: Endpoint,
-    /// Where admin shells connect.
-    pub admin: Endpoint,
-    /// What the core is told. Its sockets are those of [`sockets`](Self::sockets).
-    pub core: BrokerConfig,
-    /// What the sockets are told.
-    pub wire: WireConf,
+    /// What the broker is told.
+    pub server: ServerConf,
     /// What is logged.
     pub log: LogConf,
-}
-
-/// Limits and timers of connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WireConf {
-    /// Most connections at a time, over all sockets.
-    pub max_connections: usize,
-    /// Most unfinished handshakes at a time, per socket.
-    pub max_pending_handshakes: usize,
-    /// Time for a handshake.
-    pub handshake_timeout: Duration,
-    /// Largest frame, in bytes; not above `max_message_size`.
-    pub max_frame_size: u64,
-    /// Largest message, in bytes.
-    pub max_message_size: u64,
-    /// Pause between PINGs; `None` sends none.
-    pub heartbeat_interval: Option<Duration>,
-    /// Silence after a PING that ends the connection.
-    pub heartbeat_timeout: Duration,
-    /// Most messages queued for one peer.
-    pub send_hwm: usize,
-    /// Most messages of one peer read and not dealt with.
-    pub receive_hwm: usize,
 }
 
 /// What is logged, and how.
@@ -67,15 +34,6 @@ pub struct LogConf {
     pub super_debug: bool,
     /// Whether heartbeats are not.
     pub hide_heartbeats: bool,
-}
-
-/// What a running broker can be told from outside.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Control {
-    /// New settings: rebind the addresses that changed and keep the other connections.
-    Reload(Box<RouterConf>),
-    /// Drain and stop.
-    Shutdown,
 }
 
 /// Settings with what is worth saying about them.
@@ -94,10 +52,10 @@ impl RouterConf {
     pub fn load(flags: &Flags, variables: &Variables, machine: &Machine) -> Result<Loaded, ConfError> {
         let mut resolved = Resolved::new(Program::Router, &Sources::read(flags, variables)?)?;
         let conf = Self::resolve(&resolved, machine)?;
-        if conf.core.heartbeat_interval.is_some_and(|interval| interval >= conf.core.heartbeat_timeout) {
+        if conf.server.core.heartbeat_interval.is_some_and(|interval| interval >= conf.server.core.heartbeat_timeout) {
             resolved.notice(Notice::SlowHeartbeats);
         }
-        if conf.core.queues.is_empty() {
+        if conf.server.core.queues.is_empty() {
             resolved.notice(Notice::NoQueues { origin: resolved.origin(key::QUEUES.setting) });
         }
         let effective = resolved.effective(Program::Router);
@@ -113,21 +71,8 @@ impl RouterConf {
         check_overlap(from, [(key::FRONTEND_ADDR, &frontend), (key::ADMINISTRATIVE_ADDR, &admin)])?;
         check_overlap(from, [(key::BACKEND_ADDR, &backend), (key::ADMINISTRATIVE_ADDR, &admin)])?;
         let core = resolve_core(from, share_sockets([&frontend, &backend, &admin]), machine)?;
-        Ok(Self { core, wire: resolve_wire(from, machine)?, log: resolve_log(from)?, frontend, backend, admin })
-    }
-
-    /// The sockets to bind, in the order of their [`SocketId`](crate::broker::SocketId)s.
-    ///
-    /// Equal addresses share one socket, unless their port is 0: then each socket gets a port of its own.
-    pub fn sockets(&self) -> impl Iterator<Item = (&Endpoint, Roles)> {
-        self.core.sockets.iter().map(|roles| {
-            let endpoint = match roles {
-                Roles { frontend: true, .. } => &self.frontend,
-                Roles { backend: true, .. } => &self.backend,
-                _ => &self.admin,
-            };
-            (endpoint, *roles)
-        })
+        let server = ServerConf { core, wire: resolve_wire(from, machine)?, frontend, backend, admin };
+        Ok(Self { server, log: resolve_log(from)? })
     }
 }
 
@@ -176,8 +121,7 @@ fn resolve_wire(from: &Resolved, machine: &Machine) -> Result<WireConf, ConfErro
         },
         max_pending_handshakes: from.get(key::MAX_PENDING_HANDSHAKES)?,
         handshake_timeout: from.get(key::HANDSHAKE_TIMEOUT)?,
-        max_frame_size: from.get(key::MAX_FRAME_SIZE)?.min(max_message_size),
-        max_message_size,
+        limits: Limits { frame: from.get(key::MAX_FRAME_SIZE)?.min(max_message_size), message: max_message_size },
         heartbeat_interval: (!heartbeat_interval.is_zero()).then_some(heartbeat_interval),
         heartbeat_timeout: from.get(key::ZMTP_HEARTBEAT_TIMEOUT)?,
         send_hwm: from.get(key::SEND_HWM)?,
