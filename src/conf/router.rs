@@ -191,15 +191,6 @@ fn conflict<T>(
     second: Key<T>,
     advice: &'static str,
 ) -> ConfError {
-    let (first, second) = (first.setting, second.setting);
-    ConfError::Conflict {
-        first: first.name,
-        first_value: from.text(first).to_owned(),
-        first_origin: from.origin(first),
-        conflict,
-        second: second.name,
-        second_value: from.text(second).to_owned(),
-        second_origin: from.origin(second),
-        advice,
-    }
+    let place = |key: Key<T>| Box::new(from.assignment(key.setting));
+    ConfError::Conflict { first: place(first), conflict, second: place(second), advice }
 }

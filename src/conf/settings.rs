@@ -175,11 +175,11 @@ settings! {
 
     /// The host of the Redis server that keeps schedules.
     RQ_HOST: String = "rq_host" values::text, Text, default "localhost", for &[Scheduler], Same;
-    /// Its port.
+    /// The port of that server.
     RQ_PORT: u16 = "rq_port" values::port, Count("port"), default "6379", for &[Scheduler], Same;
     /// The number of the database in it.
     RQ_DB: usize = "rq_db" values::count, Count("number"), default "0", for &[Scheduler], Same;
-    /// Its password; empty for none.
+    /// The password of that server; empty for none.
     RQ_PASSWORD: String = "rq_password" values::text, Secret, default "", for &[Scheduler], Same;
     /// The Python class that talks to Redis.
     REDIS_CLIENT_CLASS: String = "redis_client_class" values::text, Text, default "redis.StrictRedis",
@@ -196,10 +196,10 @@ settings! {
     /// Where Python's router writes the messages it received.
     WAL: String = "wal" values::text, Text, default "/var/log/eventmq/wal.log", for &[Router],
         OnlyThere("messages are not logged to a file; log_level = trace shows them");
-    /// Whether it does.
+    /// Whether Python's router writes them.
     WAL_ENABLED: bool = "wal_enabled" values::switch, Switch, default "false", for &[Router],
         OnlyThere("messages are not logged to a file; log_level = trace shows them");
-    /// The file itself.
+    /// The name of the conf file itself.
     CONFIG_FILE: String = "config_file" values::text, Text, default "/etc/eventmq.conf", for ALL,
         OnlyThere("a file cannot name another; use -C FILE or the variable EVENTMQ_CONFIG_FILE");
     /// The encoding of texts in messages.
