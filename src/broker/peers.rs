@@ -112,6 +112,7 @@ impl Broker {
                 warn!(worker = %from, "a process of this worker died and was replaced");
                 self.suspect_jobs(turn, key);
             }
+            Some(ReadyMeaning::SlotOrProcessDied) => self.suspect_jobs(turn, key),
             Some(ReadyMeaning::SomeProcessDied) => {
                 debug!(worker = %from, "a process of this worker was replaced");
                 self.suspect_jobs(turn, key);
@@ -151,6 +152,9 @@ impl Broker {
                 worker.reconnected = true;
             }
             self.on_seen(turn, key);
+            // What was under way, a REQUEST or a REPLY and its READY, is lost.
+            self.workers.with_slots(key, &mut self.queues, |slots| slots.on_reconnected());
+            self.suspect_jobs(turn, key);
         } else if socket == self.sockets.frontend {
             self.note_alive(turn, peer);
         }

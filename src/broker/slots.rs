@@ -13,6 +13,10 @@
 //!   which a Python worker ends any job by itself; then the slot was its own and is used again.
 //!
 //! At the start READYs come one by one, so until none was added for a settling time each further one is a process more.
+//! It may also replace one that died early: jobs in flight become suspects then, too.
+//!
+//! What was under way when a connection ended is lost. After a return any job in flight may have been: a suspect that is
+//! given up then gives its slot back, because the READY that would have said so was lost with it.
 
 use std::time::{Duration, Instant};
 
@@ -30,6 +34,10 @@ pub(super) struct Slots {
     deaths: u32,
     /// READYs not used because nobody knows whether a busy or an idle process died.
     withheld: u32,
+    /// READYs used as those of further processes, while jobs were in flight: perhaps they replaced a process.
+    replaced: u32,
+    /// The connection ended since the present suspects were sent.
+    interrupted: bool,
     /// The last registration or growth.
     grown: Instant,
 }
@@ -39,6 +47,8 @@ pub(super) struct Slots {
 pub(super) enum ReadyMeaning {
     /// A slot became free, by a job's end or because the worker is still starting.
     Slot,
+    /// As [`Slot`](Self::Slot), of a worker still starting; or a process died early with one of the jobs in flight.
+    SlotOrProcessDied,
     /// As [`Slot`](Self::Slot), and a job the broker does not track must have ended.
     UntrackedJobEnded,
     /// A process died with one of the jobs in flight.
@@ -50,7 +60,7 @@ pub(super) enum ReadyMeaning {
 impl Slots {
     /// The account of a worker that just registered.
     pub fn new(now: Instant) -> Self {
-        Self { free: 0, capacity: 0, owed: 0, abandoned: 0, deaths: 0, withheld: 0, grown: now }
+        Self { free: 0, capacity: 0, owed: 0, abandoned: 0, deaths: 0, withheld: 0, replaced: 0, interrupted: false, grown: now }
     }
 
     /// Slots a job can be sent to.
@@ -108,6 +118,10 @@ impl Slots {
             self.capacity += 1;
             self.free += 1;
             self.grown = now;
+            if in_flight > 0 {
+                self.replaced += 1;
+                return ReadyMeaning::SlotOrProcessDied;
+            }
             return ReadyMeaning::Slot;
         }
         if self.free > 0 || in_flight == 0 {
@@ -121,7 +135,12 @@ impl Slots {
 
     /// Whether any process died and nobody knows with which job.
     pub fn in_doubt(&self) -> bool {
-        self.deaths > 0 || self.withheld > 0
+        self.deaths > 0 || self.withheld > 0 || self.replaced > 0 || self.interrupted
+    }
+
+    /// The worker's connection is there again; messages of the one before may be lost.
+    pub fn on_reconnected(&mut self) {
+        self.interrupted = true;
     }
 
     /// A suspect was given up because its time was over.
@@ -130,6 +149,11 @@ impl Slots {
             self.deaths -= 1;
         } else if self.withheld > 0 {
             self.withheld -= 1;
+            self.free += 1;
+        } else if self.replaced > 0 {
+            self.replaced -= 1;
+            self.capacity = self.capacity.saturating_sub(1);
+        } else if self.interrupted {
             self.free += 1;
         } else {
             self.on_abandoned();
@@ -141,6 +165,8 @@ impl Slots {
     pub fn on_no_suspects(&mut self) {
         self.deaths = 0;
         self.withheld = 0;
+        self.replaced = 0;
+        self.interrupted = false;
     }
 }
 
@@ -196,6 +222,30 @@ mod tests {
         assert_eq!(slots.on_ready(late + SETTLING / 2, SETTLING, 0, 0), ReadyMeaning::Slot);
         assert_eq!(slots.on_ready(late + 2 * SETTLING, SETTLING, 0, 0), ReadyMeaning::SomeProcessDied);
         assert_eq!(slots.free(), 2);
+    }
+
+    #[test]
+    fn a_process_that_died_before_the_worker_settled_leaves_a_suspect() {
+        let start = Instant::now();
+        let mut slots = Slots::new(start);
+        assert_eq!(slots.on_ready(start, SETTLING, 0, 0), ReadyMeaning::Slot);
+        slots.on_dispatch();
+        assert_eq!(slots.on_ready(start, SETTLING, 1, 0), ReadyMeaning::SlotOrProcessDied);
+        assert!(slots.in_doubt());
+        slots.on_suspect_given_up();
+        assert_eq!((slots.free(), slots.capacity), (1, 1), "it has one process, and that is free");
+        slots.on_no_suspects();
+        slots.on_dispatch();
+        let settled = start + SETTLING;
+        assert_eq!(slots.on_ready(settled, SETTLING, 1, 0), ReadyMeaning::BusyProcessDied);
+    }
+
+    #[test]
+    fn a_job_lost_with_the_connection_gives_its_slot_back() {
+        let (mut slots, _) = settled(1, 1);
+        slots.on_reconnected();
+        slots.on_suspect_given_up();
+        assert_eq!(slots.free(), 1);
     }
 
     #[test]
