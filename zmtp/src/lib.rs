@@ -1,8 +1,57 @@
-//! ZeroMQ's wire protocol and sockets in pure Rust over tokio.
+//! ZeroMQ's wire protocol ZMTP 3.x and its sockets, in pure Rust over tokio: no libzmq, no C.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use zmtp::{Dealer, Message, Router};
+//!
+//! let mut server = Router::builder().build();
+//! let endpoint = server.bind(&"tcp://127.0.0.1:0".parse()?).await?;
+//!
+//! let mut client = Dealer::builder().build();
+//! client.connect(&endpoint)?;
+//! client.send(Message::from_frames(["", "hello"])).await?;
+//!
+//! let (peer, message) = server.recv().await?;
+//! server.send(&peer, message).await?;
+//! assert_eq!(client.recv().await?.frame(1), Some(&b"hello"[..]));
+//! # Ok(()) }
+//! ```
+//!
+//! # Layers
+//! * [`wire`]: greeting, frames, commands, properties; pure functions over bytes.
+//! * [`connection`]: one connection as a state machine without socket or clock.
+//! * [`Router`], [`Dealer`]: sockets on tokio. Each connection is one task on the caller's runtime; there is no
+//!   background thread. A message is handed over encoded and written in batches.
+//!
+//! # Where it differs from libzmq
+//! * A second connection with a routing id in use is closed (or takes over, see [`Handover`]); libzmq leaves it open
+//!   and deaf.
+//! * Reconnecting backs off with jitter and starts over only after a completed handshake, not after a TCP success.
+//! * Any received byte is a sign of life for heartbeats, not only whole frames.
+//! * Ids a ROUTER generates start at a random number; a peer may not announce one that begins with a zero byte.
+//! * There is a limit for whole messages beside the one for frames, and both have a default.
 
+pub mod connection;
+pub mod endpoint;
+mod engine;
+mod error;
 mod message;
+mod monitor;
+mod pattern;
+mod random;
 mod routing_id;
+mod socket;
+mod socket_type;
 pub mod wire;
 
+pub use connection::{Heartbeat, Limits, PeerInfo};
+pub use endpoint::{Endpoint, EndpointError, TcpEndpoint};
+pub use error::{BindError, ConnectError, RecvError, SendError, SendFailure};
 pub use message::{Frames, Message, MessageBuilder};
+pub use monitor::{Monitor, MonitorEvent, Reason};
 pub use routing_id::{MAX_ROUTING_ID, RoutingId, RoutingIdError};
+pub use socket::{
+    Dealer, DealerReceiver, DealerSender, Handover, Reconnect, Router, RouterEvent, RouterReceiver, RouterSender,
+    SocketBuilder,
+};
+pub use socket_type::SocketType;

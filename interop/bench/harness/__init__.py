@@ -1,0 +1,1 @@
+"""What the benchmark command is made of."""

@@ -1,0 +1,280 @@
+//! The ZMTP connection as a state machine: bytes and times in, events and bytes out. It owns no socket and no clock.
+//!
+//! ```text
+//!  bytes read ──receive()──▶ Connection ──▶ Event::{Ready, Message, ...}
+//!  messages   ──send()─────▶            ──▶ transmit(): bytes to write
+//!  time       ──on_deadline()▶          ──▶ deadline(): when to call it
+//! ```
+//!
+//! It knows the greeting, the handshake, frames, commands and heartbeats (RFC 37), and nothing of routing.
+
+mod error;
+mod handshake;
+mod heartbeat;
+mod inbound;
+mod transmit;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+
+pub use self::error::ConnectionError;
+use self::handshake::Handshake;
+use self::heartbeat::Liveness;
+use self::inbound::{Inbound, Incoming};
+pub use self::transmit::Transmit;
+use crate::wire::command::{self, Command};
+use crate::wire::greeting::{Greeting, MechanismName, Version};
+use crate::wire::properties::Property;
+use crate::{Message, RoutingId, SocketType};
+
+/// What a connection has to know beforehand; shared by all connections of a socket.
+#[derive(Debug, Clone)]
+pub struct ConnectionConfig {
+    /// Our socket type.
+    pub socket_type: SocketType,
+    /// Our own routing id, if we announce one.
+    pub routing_id: Option<RoutingId>,
+    /// Sizes that a peer may not exceed.
+    pub limits: Limits,
+    /// From the transport's opening to the end of the handshake; `None`: for ever.
+    pub handshake_timeout: Option<Duration>,
+    /// ZMTP heartbeats; `None`: we send none, but answer the peer's.
+    pub heartbeat: Option<Heartbeat>,
+}
+
+/// Sizes that are checked before they are believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest frame body accepted, in bytes.
+    pub frame: u64,
+    /// Largest message accepted, all its frames with their headers, in bytes.
+    pub message: u64,
+}
+
+impl Default for Limits {
+    /// 256 MiB a frame, 512 MiB a message.
+    fn default() -> Self {
+        Self { frame: 256 << 20, message: 512 << 20 }
+    }
+}
+
+/// Heartbeat settings (RFC 37, "Connection heartbeating"; libzmq's HEARTBEAT_IVL, _TIMEOUT and _TTL).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// Period of our PINGs.
+    pub interval: Duration,
+    /// The connection ends when nothing arrives for this long after a PING.
+    pub timeout: Duration,
+    /// We ask the peer to give up after this long without traffic; zero: we do not ask. At most 65.5 s are sent.
+    pub ttl: Duration,
+}
+
+/// What a completed handshake tells of the peer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerInfo {
+    /// Its protocol revision.
+    pub version: Version,
+    /// Its socket type, if it says one.
+    pub socket_type: Option<SocketType>,
+    /// Its routing id, if it announces one.
+    pub routing_id: Option<RoutingId>,
+    /// Its other properties, such as `X-` ones.
+    pub properties: Vec<Property>,
+}
+
+/// What a connection has to tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// The handshake is complete. Comes first, once.
+    Ready(Box<PeerInfo>),
+    /// A whole message.
+    Message(Message),
+    /// The peer subscribes to a prefix.
+    Subscribe(Bytes),
+    /// The peer cancels a subscription.
+    Cancel(Bytes),
+}
+
+/// One ZMTP connection, from its first byte to its last. See the [module](self) for how to drive it.
+#[derive(Debug)]
+pub struct Connection {
+    config: Arc<ConnectionConfig>,
+    state: State,
+    transmit: Transmit,
+}
+
+#[derive(Debug)]
+enum State {
+    Handshake { handshake: Handshake, deadline: Option<Instant> },
+    Open(Open),
+    Closed,
+}
+
+/// What exists only once the handshake is complete.
+#[derive(Debug)]
+struct Open {
+    inbound: Inbound,
+    liveness: Liveness,
+    /// A PONG waits in the transmit queue: further PINGs are answered by that one.
+    pong_pending: bool,
+}
+
+impl Connection {
+    /// A new connection: our greeting is ready to be written.
+    pub fn new(config: Arc<ConnectionConfig>, now: Instant) -> Self {
+        let mut transmit = Transmit::new();
+        transmit.run_mut().extend_from_slice(&Greeting::encode(MechanismName::NULL));
+        let deadline = config.handshake_timeout.map(|timeout| now + timeout);
+        Self { config, state: State::Handshake { handshake: Handshake::Greeting, deadline }, transmit }
+    }
+
+    /// Takes whole frames off the front of `input` and leaves the rest, until `budget` messages came out.
+    ///
+    /// Calling it again with the same input goes on where it stopped. `input` must not be changed except by appending.
+    ///
+    /// # Errors
+    /// What the peer did wrong. The connection is closed then; what [`transmit`](Self::transmit) still holds (an
+    /// ERROR command, for one) should be written before the transport is closed.
+    pub fn receive(
+        &mut self,
+        input: &mut BytesMut,
+        budget: usize,
+        now: Instant,
+        events: &mut Vec<Event>,
+    ) -> Result<(), ConnectionError> {
+        let result = self.advance(input, budget, now, events);
+        if result.is_err() {
+            self.state = State::Closed;
+        }
+        result
+    }
+
+    fn advance(
+        &mut self,
+        input: &mut BytesMut,
+        budget: usize,
+        now: Instant,
+        events: &mut Vec<Event>,
+    ) -> Result<(), ConnectionError> {
+        if let State::Handshake { handshake, .. } = &mut self.state {
+            let Some(peer) = handshake.receive(input, &self.config, self.transmit.run_mut())? else { return Ok(()) };
+            let liveness = Liveness::new(self.config.heartbeat, peer.version, now);
+            self.state = State::Open(Open { inbound: Inbound::default(), liveness, pong_pending: false });
+            events.push(Event::Ready(Box::new(peer)));
+        }
+        let State::Open(open) = &mut self.state else { return Ok(()) };
+        open.liveness.on_traffic(now);
+        let mut left = budget;
+        while left > 0 {
+            match open.inbound.next(input, self.config.limits)? {
+                None => break,
+                Some(Incoming::Message(message)) => {
+                    events.push(Event::Message(message));
+                    left -= 1;
+                }
+                Some(Incoming::Command(body)) => open.on_command(&body, now, &mut self.transmit, events)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// How many more bytes of the frame at the front of the input are known to be missing.
+    pub fn wanted(&self) -> usize {
+        match &self.state {
+            State::Open(open) => open.inbound.wanted(),
+            _ => 0,
+        }
+    }
+
+    /// Whether the handshake is complete and the connection not closed: only then may messages be sent.
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Open(_))
+    }
+
+    /// Encodes a message into the transmit queue.
+    pub fn send(&mut self, message: &Message) {
+        if self.is_open() {
+            self.transmit.push(message);
+        }
+    }
+
+    /// Moves messages encoded beforehand into the transmit queue and leaves `batch` empty.
+    pub fn send_batch(&mut self, batch: &mut Transmit) {
+        if self.is_open() {
+            self.transmit.append(batch);
+        }
+    }
+
+    /// Bytes to write, in order. Advance it by what was written.
+    pub fn transmit(&mut self) -> &mut Transmit {
+        &mut self.transmit
+    }
+
+    /// To be told whenever [`transmit`](Self::transmit) has been written to its end.
+    pub fn on_flushed(&mut self) {
+        if let State::Open(open) = &mut self.state {
+            open.pong_pending = false;
+        }
+    }
+
+    /// When [`on_deadline`](Self::on_deadline) wants to be called at the latest.
+    pub fn deadline(&self) -> Option<Instant> {
+        match &self.state {
+            State::Handshake { deadline, .. } => *deadline,
+            State::Open(open) => open.liveness.deadline(),
+            State::Closed => None,
+        }
+    }
+
+    /// Does what is due: a PING, or giving the connection up.
+    ///
+    /// # Errors
+    /// The handshake took too long, or the peer is silent.
+    pub fn on_deadline(&mut self, now: Instant) -> Result<(), ConnectionError> {
+        let result = match &mut self.state {
+            State::Handshake { deadline, .. } if deadline.is_some_and(|at| at <= now) => {
+                Err(ConnectionError::HandshakeTimeout)
+            }
+            State::Open(open) => match open.liveness.on_deadline(now) {
+                Ok(Some(ttl)) => {
+                    command::put_ping(self.transmit.run_mut(), ttl);
+                    Ok(())
+                }
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            },
+            _ => Ok(()),
+        };
+        if result.is_err() {
+            self.state = State::Closed;
+        }
+        result
+    }
+}
+
+impl Open {
+    fn on_command(
+        &mut self,
+        body: &Bytes,
+        now: Instant,
+        transmit: &mut Transmit,
+        events: &mut Vec<Event>,
+    ) -> Result<(), ConnectionError> {
+        match Command::parse(body)? {
+            Command::Ping(ping) => {
+                self.liveness.on_ping(ping.ttl, now);
+                if !self.pong_pending {
+                    command::put(transmit.run_mut(), "PONG", &[ping.context]);
+                    self.pong_pending = true;
+                }
+            }
+            Command::Subscribe(topic) => events.push(Event::Subscribe(body.slice_ref(topic))),
+            Command::Cancel(topic) => events.push(Event::Cancel(body.slice_ref(topic))),
+            Command::Ready(_) | Command::Error(_) => return Err(ConnectionError::UnexpectedCommand),
+            Command::Pong(_) | Command::Unknown => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,183 @@
+//! Dialers: keep one connection to an endpoint, for as long as the socket wants it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+use super::core::{Core, Running};
+use super::link::{LinkContext, LinkEnd, drive};
+use super::pipe::{Order, Pipe};
+use crate::connection::ConnectionError;
+use crate::endpoint::Host;
+use crate::monitor::{MonitorEvent, Reason};
+use crate::pattern::{Origin, Pattern};
+use crate::random::Random;
+use crate::socket::Reconnect;
+use crate::{Endpoint, TcpEndpoint};
+
+/// Connects, drives the link, and connects again, over the same pipe, until told to stop.
+pub(crate) async fn dial<P: Pattern>(
+    core: Arc<Core<P>>,
+    endpoint: Endpoint,
+    pipe: Arc<Pipe>,
+    running: Running,
+    random: Random,
+) {
+    let token = &running.stop;
+    let mut backoff = Backoff::new(core.options.reconnect, random);
+    loop {
+        if let Stop::Now = stop(&pipe) {
+            break;
+        }
+        pipe.restart();
+        let Some(end) = attempt(&core, &endpoint, &pipe, token).await else { break };
+        match &end.reason {
+            Reason::Protocol(ConnectionError::Refused(_)) => {
+                let reason = end.reason;
+                tracing::error!(%endpoint, %reason, "the peer refuses us: no further attempts");
+                core.tell(|| MonitorEvent::GaveUp { endpoint: endpoint.clone(), reason });
+                break;
+            }
+            // A slip in the protocol will hardly be gone in a moment.
+            Reason::Protocol(ConnectionError::Silent | ConnectionError::HandshakeTimeout) => {}
+            Reason::Protocol(_) => backoff.slowest(),
+            _ => {}
+        }
+        if end.established {
+            backoff.reset();
+        }
+        let Some(after) = backoff.next() else { break };
+        core.tell(|| MonitorEvent::Retrying { endpoint: endpoint.clone(), after, reason: end.reason });
+        tokio::select! {
+            () = tokio::time::sleep(after) => {}
+            () = token.cancelled(), if !token.is_cancelled() => {}
+        }
+    }
+    core.forget_endpoint(&endpoint, &running);
+}
+
+/// Whether a dialer still has a reason to try.
+enum Stop {
+    Now,
+    NotYet,
+}
+
+fn stop(pipe: &Pipe) -> Stop {
+    match pipe.order() {
+        Order::Run => Stop::NotYet,
+        Order::Abort(_) => Stop::Now,
+        Order::Finish(until) if until.is_some_and(|until| until <= Instant::now()) => Stop::Now,
+        Order::Finish(_) if pipe.is_empty() => Stop::Now,
+        Order::Finish(_) => Stop::NotYet,
+    }
+}
+
+/// One connection from start to end; `None` when told to stop before there was one.
+async fn attempt<P: Pattern>(
+    core: &Arc<Core<P>>,
+    endpoint: &Endpoint,
+    pipe: &Arc<Pipe>,
+    token: &CancellationToken,
+) -> Option<LinkEnd> {
+    let Endpoint::Tcp(tcp) = endpoint;
+    let connecting = async {
+        match core.options.connect_timeout {
+            Some(limit) => match tokio::time::timeout(limit, open(tcp)).await {
+                Ok(result) => result,
+                Err(_) => Err(io::ErrorKind::TimedOut.into()),
+            },
+            None => open(tcp).await,
+        }
+    };
+    let opened = tokio::select! {
+        opened = connecting => opened,
+        () = token.cancelled(), if !token.is_cancelled() => return Some(LinkEnd { reason: Reason::Closed, established: false }),
+    };
+    match opened {
+        Ok((stream, peer)) => {
+            core.tell(|| MonitorEvent::Connected { endpoint: endpoint.clone(), peer });
+            let context = LinkContext { endpoint: endpoint.clone(), peer, origin: Origin::Connected };
+            Some(drive(stream, context, pipe.clone(), core.clone()).await)
+        }
+        Err(error) => Some(LinkEnd { reason: Reason::Connect(Arc::new(error)), established: false }),
+    }
+}
+
+/// Resolves the name anew at each attempt: the peer may have moved.
+async fn open(endpoint: &TcpEndpoint) -> io::Result<(TcpStream, SocketAddr)> {
+    let stream = match endpoint.host() {
+        Host::Ip(ip) => TcpStream::connect((*ip, endpoint.port())).await?,
+        Host::Name(name) => TcpStream::connect((name.as_str(), endpoint.port())).await?,
+        Host::Any => return Err(io::ErrorKind::AddrNotAvailable.into()),
+    };
+    let peer = stream.peer_addr()?;
+    if stream.local_addr()? == peer {
+        // Connecting to a free ephemeral port of one's own machine can meet itself.
+        return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "connected to itself"));
+    }
+    stream.set_nodelay(true)?;
+    Ok((stream, peer))
+}
+
+/// Pauses between attempts: doubling, with jitter, starting over only after a completed handshake.
+struct Backoff {
+    settings: Reconnect,
+    pause: Duration,
+    random: Random,
+}
+
+impl Backoff {
+    fn new(settings: Reconnect, random: Random) -> Self {
+        Self { settings, pause: settings.first, random }
+    }
+
+    fn reset(&mut self) {
+        self.pause = self.settings.first;
+    }
+
+    fn slowest(&mut self) {
+        self.pause = self.settings.longest;
+    }
+
+    /// The next pause, three quarters to all of the nominal one; `None`: never again.
+    fn next(&mut self) -> Option<Duration> {
+        if self.settings.first.is_zero() {
+            return None;
+        }
+        let pause = self.pause;
+        self.pause = (pause * 2).min(self.settings.longest.max(self.settings.first));
+        Some(pause.mul_f64(1.0 - 0.25 * self.random.unit()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest_and_start_over_after_a_handshake() {
+        let ms = Duration::from_millis;
+        let mut backoff = Backoff::new(Reconnect { first: ms(100), longest: ms(350) }, Random::from_seed(1));
+        let near = |nominal: Duration, backoff: &mut Backoff| {
+            let pause = backoff.next().unwrap();
+            assert!(pause <= nominal && pause >= nominal.mul_f64(0.75), "{pause:?} for {nominal:?}");
+        };
+        for nominal in [100, 200, 350, 350] {
+            near(ms(nominal), &mut backoff);
+        }
+        backoff.reset();
+        near(ms(100), &mut backoff);
+        backoff.slowest();
+        near(ms(350), &mut backoff);
+    }
+
+    #[test]
+    fn zero_means_never() {
+        let never = Reconnect { first: Duration::ZERO, longest: Duration::ZERO };
+        assert_eq!(Backoff::new(never, Random::from_seed(1)).next(), None);
+    }
+}

@@ -1,0 +1,433 @@
+//! The link: the task that drives one connection over a stream.
+//!
+//! One hand-written poll loop: read what is there, decode, deliver; take what is queued, write; sleep. Timers are armed
+//! only when a deadline moves closer, and a link at rest holds no read buffer.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Sleep;
+use tokio_util::io::poll_read_buf;
+
+use super::core::{Core, LinkId};
+use super::inbox::Delivery;
+use super::pipe::{AbortReason, Asleep, LinkWaits, Order, Pipe, Taken};
+use crate::connection::{Connection, ConnectionError, Event, Transmit};
+use crate::monitor::{MonitorEvent, Reason};
+use crate::pattern::{Origin, Pattern};
+use crate::{Endpoint, RoutingId};
+
+/// Most messages decoded before they are delivered and others get their turn.
+const BATCH: usize = 256;
+/// Rounds of reading and writing before the task lets others run.
+const ROUNDS: usize = 4;
+/// Least room for a read, in bytes.
+const MIN_READ: usize = 16 * 1024;
+/// Most room reserved at once for a large frame, in bytes: memory follows what arrives, not what is announced.
+const MAX_RESERVE: usize = 1024 * 1024;
+/// A beginning of a frame up to this size does not keep a whole read buffer while the link sleeps, in bytes.
+const STASH: usize = 4 * 1024;
+/// How long a link that has written everything waits for the peer to close too.
+const DRAIN: Duration = Duration::from_secs(1);
+const SLICES: usize = 64;
+
+/// Where a link comes from.
+#[derive(Debug, Clone)]
+pub(crate) struct LinkContext {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) peer: SocketAddr,
+    pub(crate) origin: Origin,
+}
+
+/// How a link ended.
+#[derive(Debug)]
+pub(crate) struct LinkEnd {
+    pub(crate) reason: Reason,
+    /// Whether the handshake had been completed.
+    pub(crate) established: bool,
+}
+
+/// Drives one connection to its end.
+pub(crate) async fn drive<S, P>(stream: S, context: LinkContext, pipe: Arc<Pipe>, core: Arc<Core<P>>) -> LinkEnd
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    P: Pattern,
+{
+    let id = core.enter(&pipe, context.origin);
+    let mut membership = Membership { core: &core, context: &context, pipe: &pipe, link: id, peer: None, reason: None };
+    let mut link = Link {
+        connection: Connection::new(core.connection.clone(), now()),
+        stream,
+        input: None,
+        undecoded: false,
+        events: Vec::new(),
+        batch: Transmit::new(),
+        timer: None,
+        phase: Phase::Running,
+    };
+    let reason = poll_fn(|cx| link.poll(&mut membership, cx)).await;
+    let established = membership.peer.is_some();
+    membership.reason = Some(reason.clone());
+    LinkEnd { reason, established }
+}
+
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// A link's place in its socket. Leaves it when dropped, however the link ends.
+struct Membership<'a, P: Pattern> {
+    core: &'a Core<P>,
+    context: &'a LinkContext,
+    pipe: &'a Arc<Pipe>,
+    link: LinkId,
+    /// Set once the peer has been let in.
+    peer: Option<RoutingId>,
+    reason: Option<Reason>,
+}
+
+impl<P: Pattern> Drop for Membership<'_, P> {
+    fn drop(&mut self) {
+        let reason = self.reason.take().unwrap_or(Reason::Failed);
+        self.core.leave(self.link, self.pipe, self.context.origin, self.peer.as_ref(), &reason);
+        self.report(&reason);
+        self.core.tell(|| {
+            let (endpoint, peer) = (self.context.endpoint.clone(), self.context.peer);
+            match self.peer {
+                Some(_) => MonitorEvent::Disconnected { endpoint, peer, reason },
+                None => MonitorEvent::HandshakeFailed { endpoint, peer, reason },
+            }
+        });
+    }
+}
+
+impl<P: Pattern> Membership<'_, P> {
+    /// One line for what an operator should know; a flood of like troubles gives one line.
+    fn report(&self, reason: &Reason) {
+        let kind = match reason {
+            Reason::Protocol(ConnectionError::Silent) => None,
+            Reason::Protocol(error) => Some(error.kind()),
+            Reason::DuplicateRoutingId(_) => Some(15),
+            Reason::Crowded => Some(16),
+            Reason::Failed => Some(17),
+            _ => None,
+        };
+        let (endpoint, peer) = (&self.context.endpoint, self.context.peer);
+        match kind.map(|kind| self.core.throttle.admit(kind, now())) {
+            None => tracing::debug!(%endpoint, %peer, %reason, "connection ended"),
+            Some(None) => {}
+            Some(Some(0)) => tracing::warn!(%endpoint, %peer, %reason, "connection dropped"),
+            Some(Some(more)) => {
+                tracing::warn!(%endpoint, %peer, %reason, "connection dropped, and {more} more like it since the last such line");
+            }
+        }
+    }
+}
+
+struct Link<S> {
+    stream: S,
+    connection: Connection,
+    /// Bytes read and not decoded, in a buffer of the pool while the link is awake.
+    input: Option<BytesMut>,
+    /// Decoding stopped at its budget: there may be whole messages in `input`.
+    undecoded: bool,
+    events: Vec<Event>,
+    batch: Transmit,
+    timer: Option<Timer>,
+    phase: Phase,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// Everything is written; the write side is being shut down.
+    ShuttingDown,
+    /// Waiting for the peer to close, so that it can read everything before our side is gone.
+    Draining(Instant),
+}
+
+struct Timer {
+    sleep: Pin<Box<Sleep>>,
+    at: Instant,
+}
+
+/// What one step of reading or writing came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Progress,
+    Idle,
+    NoCredit,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
+    fn poll<P: Pattern>(&mut self, at: &mut Membership<'_, P>, cx: &mut Context<'_>) -> Poll<Reason> {
+        for _ in 0..ROUNDS {
+            match self.round(at, cx) {
+                Err(reason) => {
+                    self.flush_refusal(cx);
+                    return Poll::Ready(reason);
+                }
+                Ok(Poll::Pending) => return Poll::Pending,
+                Ok(Poll::Ready(())) => {}
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// One round; pending when there is nothing to do and everything that may change that has our waker.
+    fn round<P: Pattern>(&mut self, at: &mut Membership<'_, P>, cx: &mut Context<'_>) -> Result<Poll<()>, Reason> {
+        let now = now();
+        let order = at.pipe.order();
+        self.follow(order, now)?;
+        if self.connection.deadline().is_some_and(|due| due <= now) {
+            self.connection.on_deadline(now)?;
+        }
+        let read = self.read(at, cx, now)?;
+        let wrote = self.write(at, cx)?;
+        if read == Step::Progress || wrote == Step::Progress {
+            return Ok(Poll::Ready(()));
+        }
+        if let Order::Finish(_) = order
+            && self.finish(cx, now)? == Step::Progress
+        {
+            return Ok(Poll::Ready(()));
+        }
+        if self.poll_timer(order, cx).is_ready() {
+            return Ok(Poll::Ready(()));
+        }
+        let waits = LinkWaits {
+            for_output: self.connection.is_open() && self.connection.transmit().is_empty(),
+            for_credit: read == Step::NoCredit,
+            order,
+        };
+        match at.pipe.sleep(cx, waits) {
+            Asleep::No => Ok(Poll::Ready(())),
+            Asleep::Yes => {
+                self.release_input(at.core);
+                Ok(Poll::Pending)
+            }
+        }
+    }
+
+    /// Obeys what the socket wants, as far as it ends the link.
+    fn follow(&self, order: Order, now: Instant) -> Result<(), Reason> {
+        match order {
+            Order::Abort(AbortReason::Replaced) => Err(Reason::Replaced),
+            Order::Abort(AbortReason::Crowded) => Err(Reason::Crowded),
+            Order::Abort(AbortReason::Closed) => Err(Reason::Closed),
+            Order::Finish(Some(until)) if until <= now => Err(Reason::Closed),
+            Order::Finish(_) | Order::Run => match self.phase {
+                Phase::Draining(until) if until <= now => Err(Reason::Closed),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    fn read<P: Pattern>(
+        &mut self,
+        at: &mut Membership<'_, P>,
+        cx: &mut Context<'_>,
+        now: Instant,
+    ) -> Result<Step, Reason> {
+        let budget = at.pipe.credit().min(BATCH);
+        if budget == 0 {
+            return Ok(Step::NoCredit);
+        }
+        let mut input = self.take_input(at.core);
+        if !std::mem::take(&mut self.undecoded) {
+            self.make_room(&mut input);
+            match poll_read_buf(Pin::new(&mut self.stream), cx, &mut input) {
+                Poll::Pending => {
+                    self.input = Some(input);
+                    return Ok(Step::Idle);
+                }
+                Poll::Ready(Err(error)) => return Err(Reason::Io(Arc::new(error))),
+                Poll::Ready(Ok(0)) => return Err(Reason::PeerClosed),
+                Poll::Ready(Ok(_)) => {}
+            }
+        }
+        if self.phase != Phase::Running {
+            input.clear();
+            self.input = Some(input);
+            return Ok(Step::Progress);
+        }
+        let result = self.connection.receive(&mut input, budget, now, &mut self.events);
+        self.undecoded = self.events.len() >= budget;
+        self.input = Some(input);
+        self.deliver(at)?;
+        result?;
+        Ok(Step::Progress)
+    }
+
+    /// The buffer to read into, with what is left from the last read at its front.
+    fn take_input<P>(&mut self, core: &Core<P>) -> BytesMut {
+        match self.input.take() {
+            Some(input) if input.capacity() > STASH => input,
+            Some(stash) => {
+                let mut input = core.pool.take();
+                input.extend_from_slice(&stash);
+                input
+            }
+            None => core.pool.take(),
+        }
+    }
+
+    fn make_room(&self, input: &mut BytesMut) {
+        let room = self.connection.wanted().min(MAX_RESERVE).min(input.len()).max(MIN_READ);
+        if input.capacity() - input.len() < room {
+            input.reserve(room.max(4 * MIN_READ));
+        }
+    }
+
+    /// Gives the read buffer back before sleeping, keeping at most a few bytes of an unfinished frame.
+    fn release_input<P>(&mut self, core: &Core<P>) {
+        match self.input.take() {
+            Some(mut input) if input.len() <= STASH => {
+                if !input.is_empty() {
+                    self.input = Some(BytesMut::from(&input[..]));
+                    input.clear();
+                }
+                if input.capacity() > STASH {
+                    core.pool.put(input);
+                }
+            }
+            input => self.input = input,
+        }
+    }
+
+    fn deliver<P: Pattern>(&mut self, at: &mut Membership<'_, P>) -> Result<(), Reason> {
+        let mut messages = VecDeque::new();
+        let count = self.events.len();
+        for event in self.events.drain(..) {
+            match event {
+                Event::Message(message) => {
+                    if messages.is_empty() {
+                        messages.reserve(count);
+                    }
+                    messages.push_back(message);
+                }
+                Event::Ready(info) => {
+                    let told = info.clone();
+                    let id = at.core.attach(at.link, at.pipe, at.context.origin, info)?;
+                    at.core.tell(|| MonitorEvent::HandshakeSucceeded {
+                        endpoint: at.context.endpoint.clone(),
+                        peer: at.context.peer,
+                        routing_id: id.clone(),
+                        info: told,
+                    });
+                    at.peer = Some(id);
+                }
+                // Neither socket type here publishes: libzmq would hand these to the application as data.
+                Event::Subscribe(_) | Event::Cancel(_) => {}
+            }
+        }
+        if let (Some(peer), false) = (&at.peer, messages.is_empty()) {
+            at.pipe.delivered(messages.len());
+            at.core.inbox.push(Delivery::Batch { peer: peer.clone(), pipe: at.pipe.clone(), messages });
+        }
+        Ok(())
+    }
+
+    fn write<P: Pattern>(&mut self, at: &Membership<'_, P>, cx: &mut Context<'_>) -> Result<Step, Reason> {
+        if self.connection.is_open() && self.connection.transmit().is_empty() {
+            if at.pipe.take(&mut self.batch) == Taken::MadeRoom {
+                at.core.room.notify_waiters();
+            }
+            self.connection.send_batch(&mut self.batch);
+        }
+        let mut step = Step::Idle;
+        while self.connection.transmit().has_remaining() {
+            match poll_write(&mut self.stream, cx, self.connection.transmit()) {
+                Poll::Pending => return Ok(step),
+                Poll::Ready(Err(error)) => return Err(Reason::Io(Arc::new(error))),
+                Poll::Ready(Ok(())) => step = Step::Progress,
+            }
+        }
+        if step == Step::Progress {
+            self.connection.on_flushed();
+        }
+        Ok(step)
+    }
+
+    /// Closes in order: everything written, then the write side shut down, then the peer's end awaited.
+    fn finish(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<Step, Reason> {
+        match self.phase {
+            Phase::Running if !self.connection.is_open() => Err(Reason::Closed),
+            Phase::Running if self.connection.transmit().has_remaining() => Ok(Step::Idle),
+            Phase::Running => {
+                self.phase = Phase::ShuttingDown;
+                Ok(Step::Progress)
+            }
+            Phase::ShuttingDown => match Pin::new(&mut self.stream).poll_shutdown(cx) {
+                Poll::Pending => Ok(Step::Idle),
+                Poll::Ready(Err(error)) => Err(Reason::Io(Arc::new(error))),
+                Poll::Ready(Ok(())) => {
+                    self.phase = Phase::Draining(now + DRAIN);
+                    Ok(Step::Progress)
+                }
+            },
+            Phase::Draining(_) => Ok(Step::Idle),
+        }
+    }
+
+    /// Ready when the next deadline has come. A deadline that moved away leaves the timer alone: it fires early once.
+    fn poll_timer(&mut self, order: Order, cx: &mut Context<'_>) -> Poll<()> {
+        let finish = if let Order::Finish(until) = order { until } else { None };
+        let drain = if let Phase::Draining(until) = self.phase { Some(until) } else { None };
+        let Some(due) = [self.connection.deadline(), finish, drain].into_iter().flatten().min() else {
+            return Poll::Pending;
+        };
+        let timer = match &mut self.timer {
+            Some(timer) => {
+                if due < timer.at {
+                    timer.sleep.as_mut().reset(due.into());
+                    timer.at = due;
+                }
+                timer
+            }
+            none => none.insert(Timer { sleep: Box::pin(tokio::time::sleep_until(due.into())), at: due }),
+        };
+        if timer.sleep.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        self.timer = None;
+        Poll::Ready(())
+    }
+
+    /// Tries once to write what is left, such as an ERROR command, before the stream is dropped.
+    fn flush_refusal(&mut self, cx: &mut Context<'_>) {
+        if self.phase == Phase::Running && self.connection.transmit().has_remaining() {
+            let _ = poll_write(&mut self.stream, cx, self.connection.transmit());
+        }
+    }
+}
+
+/// Writes once from `transmit` and advances it.
+fn poll_write<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    cx: &mut Context<'_>,
+    transmit: &mut Transmit,
+) -> Poll<io::Result<()>> {
+    let mut slices = [IoSlice::new(&[]); SLICES];
+    let written = match transmit.chunks_vectored(&mut slices) {
+        1 => Pin::new(stream).poll_write(cx, &slices[0]),
+        count => Pin::new(stream).poll_write_vectored(cx, &slices[..count]),
+    };
+    written.map(|result| match result {
+        Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+        Ok(count) => {
+            transmit.advance(count);
+            Ok(())
+        }
+        Err(error) => Err(error),
+    })
+}

@@ -1,0 +1,12 @@
+//! Sockets' machinery on tokio: one task per connection (a link), a queue towards each peer (a pipe), one ordered
+//! stream of deliveries per socket.
+
+pub(crate) mod core;
+pub(crate) mod dialer;
+pub(crate) mod inbox;
+pub(crate) mod link;
+pub(crate) mod listener;
+pub(crate) mod lock;
+pub(crate) mod pipe;
+pub(crate) mod pool;
+pub(crate) mod throttle;

@@ -1,0 +1,65 @@
+//! Errors of socket operations, one small type each.
+
+use std::io;
+
+use thiserror::Error;
+
+use crate::endpoint::EndpointError;
+use crate::{Endpoint, Message};
+
+/// Why an endpoint could not be bound.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// This endpoint can never be bound.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// The system refused.
+    #[error("cannot bind {endpoint}: {source}")]
+    Io {
+        /// The endpoint asked for.
+        endpoint: Endpoint,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Why an endpoint could not be connected to. Everything that may pass (no route, nobody there) is retried instead.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// This endpoint can never be connected to.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+}
+
+/// A message that was not queued, and why. The message is given back.
+#[derive(Debug, Error)]
+#[error("{reason}")]
+pub struct SendError {
+    /// Why.
+    #[source]
+    pub reason: SendFailure,
+    /// The message, whole.
+    pub message: Message,
+}
+
+/// Why a message was not queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SendFailure {
+    /// The peer, or every peer, is at its high-water mark, or a DEALER has no peer. It may be tried again.
+    #[error("no room: the send queue is at its high-water mark")]
+    Full,
+    /// No connection has that routing id.
+    #[error("no such peer")]
+    Gone,
+    /// The socket is closed.
+    #[error("the socket is closed")]
+    Closed,
+}
+
+/// The socket is closed: nothing will be received any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the socket is closed")]
+pub struct RecvError;

@@ -1,0 +1,57 @@
+//! Pure routing state: who is there, and whose turn it is.
+
+mod fair;
+mod rotation;
+mod routes;
+
+use std::sync::Arc;
+
+pub(crate) use self::fair::FairQueue;
+pub(crate) use self::rotation::Rotation;
+pub(crate) use self::routes::Routes;
+use crate::RoutingId;
+use crate::connection::PeerInfo;
+use crate::engine::core::LinkId;
+use crate::engine::pipe::Pipe;
+use crate::monitor::Reason;
+
+/// What makes a socket's type: how it keeps its peers.
+pub(crate) trait Pattern: Send + 'static {
+    /// A peer's handshake is complete.
+    fn attach(&mut self, peer: Joining<'_>) -> Admission;
+
+    /// The link of a peer that had been let in ended. Whether it still held that routing id.
+    fn detach(&mut self, link: LinkId, peer: &RoutingId, origin: Origin) -> bool;
+
+    /// A connected endpoint is given up: its pipe takes no more messages.
+    fn forget(&mut self, pipe: &Arc<Pipe>);
+}
+
+/// A peer about to be let in.
+#[derive(Debug)]
+pub(crate) struct Joining<'a> {
+    pub(crate) link: LinkId,
+    pub(crate) pipe: &'a Arc<Pipe>,
+    pub(crate) origin: Origin,
+    pub(crate) info: &'a PeerInfo,
+}
+
+/// Who opened a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The peer: the pipe goes with the link.
+    Accepted,
+    /// We: the pipe belongs to the endpoint and outlives the link.
+    Connected,
+}
+
+/// The answer to a [`Joining`].
+#[derive(Debug)]
+pub(crate) enum Admission {
+    /// In, under this name.
+    As(RoutingId),
+    /// In, and the connection that had this name is to be closed.
+    Replacing { peer: RoutingId, old: Arc<Pipe> },
+    /// Out.
+    Refused(Reason),
+}

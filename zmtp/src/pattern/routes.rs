@@ -1,0 +1,95 @@
+//! [`Routes`]: a ROUTER's table from routing ids to pipes.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::{Admission, Joining, Origin, Pattern};
+use crate::engine::core::LinkId;
+use crate::engine::pipe::{Pipe, PipeError};
+use crate::monitor::Reason;
+use crate::{Handover, Message, RoutingId};
+
+/// Which pipe leads to which peer.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    routes: HashMap<RoutingId, Route>,
+    handover: Handover,
+    /// Counter of generated ids.
+    next: u32,
+}
+
+#[derive(Debug)]
+struct Route {
+    link: LinkId,
+    pipe: Arc<Pipe>,
+    origin: Origin,
+}
+
+impl Routes {
+    /// `start` should be random: with it, generated ids of one run mean nothing in the next.
+    pub(crate) fn new(handover: Handover, start: u32) -> Self {
+        Self { routes: HashMap::new(), handover, next: start }
+    }
+
+    /// Queues a message for a peer; `None` if nobody has that id.
+    pub(crate) fn push(&self, to: &RoutingId, message: &Message) -> Option<Result<(), PipeError>> {
+        self.routes.get(to).map(|route| route.pipe.push(message))
+    }
+
+    /// The routing ids there are.
+    pub(crate) fn peers(&self) -> impl Iterator<Item = &RoutingId> {
+        self.routes.keys()
+    }
+
+    fn generate(&mut self) -> RoutingId {
+        loop {
+            let id = RoutingId::generated(self.next);
+            self.next = self.next.wrapping_add(1);
+            if !self.routes.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+}
+
+impl Pattern for Routes {
+    fn attach(&mut self, peer: Joining<'_>) -> Admission {
+        // A connected endpoint may come back as somebody else.
+        if peer.origin == Origin::Connected {
+            self.forget(peer.pipe);
+        }
+        let id = match &peer.info.routing_id {
+            Some(id) => id.clone(),
+            None => self.generate(),
+        };
+        let route = Route { link: peer.link, pipe: peer.pipe.clone(), origin: peer.origin };
+        match self.routes.entry(id.clone()) {
+            hashbrown::hash_map::Entry::Vacant(vacant) => {
+                vacant.insert(route);
+                Admission::As(id)
+            }
+            hashbrown::hash_map::Entry::Occupied(mut held) => match self.handover {
+                Handover::Refuse => Admission::Refused(Reason::DuplicateRoutingId(id)),
+                Handover::Replace => Admission::Replacing { peer: id, old: held.insert(route).pipe },
+            },
+        }
+    }
+
+    fn detach(&mut self, link: LinkId, peer: &RoutingId, _origin: Origin) -> bool {
+        match self.routes.get(peer) {
+            Some(route) if route.link == link => {
+                // What is queued for a connected endpoint waits for its return.
+                if route.origin == Origin::Accepted {
+                    self.routes.remove(peer);
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn forget(&mut self, pipe: &Arc<Pipe>) {
+        self.routes.retain(|_, route| !Arc::ptr_eq(&route.pipe, pipe));
+    }
+}

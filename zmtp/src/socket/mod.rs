@@ -1,0 +1,50 @@
+//! Sockets, one type each: [`Router`], [`Dealer`].
+
+mod builder;
+mod dealer;
+mod handle;
+mod receiving;
+mod router;
+
+use std::time::Duration;
+
+pub use self::builder::SocketBuilder;
+pub use self::dealer::{Dealer, DealerReceiver, DealerSender};
+pub use self::router::{Handover, Router, RouterEvent, RouterReceiver, RouterSender};
+
+/// Pauses between attempts to connect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reconnect {
+    /// The first pause; doubled with each attempt that does not complete a handshake. Zero: never reconnect.
+    pub first: Duration,
+    /// The longest pause.
+    pub longest: Duration,
+}
+
+/// What the machinery of a socket has to know, resolved.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) send_hwm: usize,
+    pub(crate) receive_hwm: usize,
+    pub(crate) linger: Option<Duration>,
+    pub(crate) reconnect: Reconnect,
+    pub(crate) connect_timeout: Option<Duration>,
+    pub(crate) max_handshakes: usize,
+    pub(crate) max_connections: usize,
+    pub(crate) backlog: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            send_hwm: 1000,
+            receive_hwm: 1000,
+            linger: None,
+            reconnect: Reconnect { first: Duration::from_millis(100), longest: Duration::from_secs(5) },
+            connect_timeout: None,
+            max_handshakes: 1024,
+            max_connections: usize::MAX,
+            backlog: 1024,
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! [`Router`]: talks to many peers by their routing ids.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::SocketBuilder;
+use super::handle::Handle;
+use super::receiving::Receiving;
+use crate::connection::PeerInfo;
+use crate::engine::core::Core;
+use crate::engine::inbox::Delivery;
+use crate::engine::pipe::PipeError;
+use crate::monitor::{Monitor, Reason};
+use crate::pattern::Routes;
+use crate::random::Random;
+use crate::{BindError, ConnectError, Endpoint, Message, RecvError, RoutingId, SendError, SendFailure, SocketType};
+
+/// What a ROUTER does when a second connection announces a routing id in use (ROUTER_HANDOVER).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Handover {
+    /// The newcomer is closed, so that it retries; the one that is there stays.
+    #[default]
+    Refuse,
+    /// The newcomer takes the id over and the old connection is closed: for peers that come back before their old
+    /// connection was noticed to be dead.
+    Replace,
+}
+
+/// A ROUTER socket: receives from all its peers in turn, and sends to the one named (RFC 28).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use zmtp::{Dealer, Message, Router};
+///
+/// let mut router = Router::builder().build();
+/// let endpoint = router.bind(&"tcp://127.0.0.1:0".parse()?).await?;
+///
+/// let mut dealer = Dealer::builder().build();
+/// dealer.connect(&endpoint)?;
+/// dealer.send(Message::from("ping")).await?;
+///
+/// let (peer, message) = router.recv().await?;
+/// assert_eq!(message, Message::from("ping"));
+/// router.send(&peer, Message::from("pong")).await?;
+/// assert_eq!(dealer.recv().await?, Message::from("pong"));
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Router {
+    sender: RouterSender,
+    receiver: RouterReceiver,
+}
+
+impl SocketBuilder<Router> {
+    /// What happens to a second connection with a routing id in use (ROUTER_HANDOVER). Default: it is refused.
+    pub fn handover(mut self, handover: Handover) -> Self {
+        self.handover = handover;
+        self
+    }
+
+    /// Makes the socket. Binding and connecting need a tokio runtime; this does not.
+    pub fn build(self) -> Router {
+        let routes = Routes::new(self.handover, Random::from_system().next() as u32);
+        let handle = Arc::new(Handle(Core::new(self.connection, self.options, routes)));
+        Router {
+            sender: RouterSender { handle: handle.clone() },
+            receiver: RouterReceiver { handle, receiving: Receiving::default() },
+        }
+    }
+}
+
+impl Router {
+    /// Settings of a new socket.
+    pub fn builder() -> SocketBuilder<Self> {
+        SocketBuilder::new(SocketType::Router)
+    }
+
+    /// Listens on an endpoint; gives it back with its actual port.
+    ///
+    /// # Errors
+    /// The endpoint cannot be listened on, or the system refuses.
+    pub async fn bind(&self, endpoint: &Endpoint) -> Result<Endpoint, BindError> {
+        self.sender.bind(endpoint).await
+    }
+
+    /// Connects to an endpoint, now and whenever the connection is lost.
+    ///
+    /// # Errors
+    /// Only for an endpoint that can never be connected to; everything else is retried.
+    pub fn connect(&self, endpoint: &Endpoint) -> Result<(), ConnectError> {
+        self.sender.handle.connect(endpoint, |_, _| {})
+    }
+
+    /// Stops listening on an endpoint. See [`RouterSender::unbind`].
+    pub async fn unbind(&self, endpoint: &Endpoint) -> bool {
+        self.sender.unbind(endpoint).await
+    }
+
+    /// Ends the connection to an endpoint given to [`connect`](Self::connect); what is queued for it is still sent,
+    /// within the linger time. Whether there was one.
+    pub fn disconnect(&self, endpoint: &Endpoint) -> bool {
+        self.sender.handle.disconnect(endpoint)
+    }
+
+    /// Sends to a peer; waits while its queue is full. See [`RouterSender::send`].
+    ///
+    /// # Errors
+    /// `Gone` if no connection has that routing id, `Closed` if the socket is closed.
+    pub async fn send(&self, to: &RoutingId, message: Message) -> Result<(), SendError> {
+        self.sender.send(to, message).await
+    }
+
+    /// Sends to a peer or says at once why not. See [`RouterSender::try_send`].
+    ///
+    /// # Errors
+    /// `Full`, `Gone` or `Closed`.
+    pub fn try_send(&self, to: &RoutingId, message: Message) -> Result<(), SendError> {
+        self.sender.try_send(to, message)
+    }
+
+    /// The next message and its sender. See [`RouterReceiver::recv`].
+    ///
+    /// # Errors
+    /// The socket is closed.
+    pub async fn recv(&mut self) -> Result<(RoutingId, Message), RecvError> {
+        self.receiver.recv().await
+    }
+
+    /// The next event. See [`RouterReceiver::recv_event`].
+    ///
+    /// # Errors
+    /// The socket is closed.
+    pub async fn recv_event(&mut self) -> Result<RouterEvent, RecvError> {
+        self.receiver.recv_event().await
+    }
+
+    /// What happens to the connections from now on.
+    pub fn monitor(&self) -> Monitor {
+        self.sender.handle.monitor()
+    }
+
+    /// The two halves, for two tasks.
+    pub fn split(self) -> (RouterSender, RouterReceiver) {
+        (self.sender, self.receiver)
+    }
+
+    /// Closes the socket: what is queued is sent, at most for as long as linger allows; waits until that is done.
+    ///
+    /// Dropping the socket does the same in the background.
+    pub async fn close(self) {
+        self.sender.close().await;
+    }
+}
+
+/// The sending half of a [`Router`]; cheap to clone. The socket closes with its last handle.
+#[derive(Debug, Clone)]
+pub struct RouterSender {
+    handle: Arc<Handle<Routes>>,
+}
+
+impl RouterSender {
+    /// As [`Router::bind`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn bind(&self, endpoint: &Endpoint) -> Result<Endpoint, BindError> {
+        self.handle.bind(endpoint).await
+    }
+
+    /// Stops listening on an endpoint, named as [`bind`](Self::bind) gave it back, and waits until the port is free.
+    /// Its connections stay. Whether there was such a listener.
+    pub async fn unbind(&self, endpoint: &Endpoint) -> bool {
+        self.handle.unbind(endpoint).await
+    }
+
+    /// Sends to a peer, waiting while its queue is at the high-water mark (ROUTER_MANDATORY).
+    ///
+    /// Cancel-safe: a message is either queued whole or not at all.
+    ///
+    /// # Errors
+    /// `Gone` if no connection has that routing id, also if the peer leaves while we wait; `Closed` if the socket is.
+    pub async fn send(&self, to: &RoutingId, message: Message) -> Result<(), SendError> {
+        let mut message = message;
+        loop {
+            // Registered before the attempt, so that room made in between is not missed.
+            let mut room = pin!(self.handle.0.room.notified());
+            room.as_mut().enable();
+            match self.try_send(to, message) {
+                Err(SendError { reason: SendFailure::Full, message: back }) => message = back,
+                done => return done,
+            }
+            room.await;
+        }
+    }
+
+    /// Queues a message for a peer, or gives it back at once with the reason.
+    ///
+    /// # Errors
+    /// `Full` at the high-water mark, `Gone` if no connection has that routing id, `Closed` if the socket is.
+    pub fn try_send(&self, to: &RoutingId, message: Message) -> Result<(), SendError> {
+        let result = self.handle.0.pattern.lock().push(to, &message);
+        let reason = match result {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(PipeError::Full)) => SendFailure::Full,
+            Some(Err(PipeError::Closed)) | None if self.handle.0.closing.is_cancelled() => SendFailure::Closed,
+            Some(Err(PipeError::Closed)) | None => SendFailure::Gone,
+        };
+        Err(SendError { reason, message })
+    }
+
+    /// The routing ids of the peers there are now, in no order.
+    pub fn peers(&self) -> Vec<RoutingId> {
+        self.handle.0.pattern.lock().peers().cloned().collect()
+    }
+
+    /// As [`Router::monitor`].
+    pub fn monitor(&self) -> Monitor {
+        self.handle.monitor()
+    }
+
+    /// As [`Router::close`].
+    pub async fn close(&self) {
+        self.handle.close().await;
+    }
+}
+
+/// The receiving half of a [`Router`].
+#[derive(Debug)]
+pub struct RouterReceiver {
+    handle: Arc<Handle<Routes>>,
+    receiving: Receiving,
+}
+
+/// What a ROUTER receives, in the order it happened per peer.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RouterEvent {
+    /// A peer's handshake is complete. Comes before its first message.
+    Up {
+        /// What it is known by.
+        peer: RoutingId,
+        /// What it told.
+        info: Box<PeerInfo>,
+    },
+    /// Messages of one peer that arrived together, at least one.
+    Messages {
+        /// Who sent them.
+        peer: RoutingId,
+        /// The messages, oldest first.
+        messages: VecDeque<Message>,
+    },
+    /// A peer's connection ended, and no other has its routing id. Comes after its last message.
+    Down {
+        /// Who is gone.
+        peer: RoutingId,
+        /// Why.
+        reason: Reason,
+    },
+}
+
+impl RouterReceiver {
+    /// The next message and its sender, the peers taking turns.
+    ///
+    /// Cancel-safe: nothing is taken out before it is returned.
+    ///
+    /// # Errors
+    /// The socket is closed.
+    pub async fn recv(&mut self) -> Result<(RoutingId, Message), RecvError> {
+        let Self { handle, receiving } = self;
+        poll_fn(|cx| receiving.poll_message(&handle.0.inbox, cx)).await
+    }
+
+    /// The next event: a peer's coming, a run of its messages, its going.
+    ///
+    /// For servers that handle everything that is there before they answer: see [`try_recv_event`](Self::try_recv_event).
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    /// The socket is closed.
+    pub async fn recv_event(&mut self) -> Result<RouterEvent, RecvError> {
+        poll_fn(|cx| self.poll_recv_event(cx)).await
+    }
+
+    /// The next event if there is one now.
+    pub fn try_recv_event(&mut self) -> Option<RouterEvent> {
+        self.set_aside().or_else(|| self.receiving.try_delivery(&self.handle.0.inbox).map(RouterEvent::from))
+    }
+
+    /// As [`recv_event`](Self::recv_event), for hand-written futures.
+    pub fn poll_recv_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<RouterEvent, RecvError>> {
+        match self.set_aside() {
+            Some(event) => Poll::Ready(Ok(event)),
+            None => self.receiving.poll_delivery(&self.handle.0.inbox, cx).map_ok(RouterEvent::from),
+        }
+    }
+
+    /// What an earlier `recv` took in with the message it returned.
+    fn set_aside(&mut self) -> Option<RouterEvent> {
+        let (peer, message) = self.receiving.set_aside()?;
+        Some(RouterEvent::Messages { peer, messages: VecDeque::from([message]) })
+    }
+}
+
+impl From<Delivery> for RouterEvent {
+    fn from(delivery: Delivery) -> Self {
+        match delivery {
+            Delivery::Up { peer, info } => Self::Up { peer, info },
+            Delivery::Down { peer, reason } => Self::Down { peer, reason },
+            Delivery::Batch { peer, pipe, messages } => {
+                pipe.consumed(messages.len());
+                Self::Messages { peer, messages }
+            }
+        }
+    }
+}

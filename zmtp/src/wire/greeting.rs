@@ -1,0 +1,140 @@
+//! The greeting (RFC 37, "Greeting"): 64 bytes each way before anything else.
+
+use thiserror::Error;
+
+/// Length of a ZMTP 3.x greeting, in bytes.
+pub const GREETING_LEN: usize = 64;
+
+/// The minor version we announce: 3.1.
+const MINOR: u8 = 1;
+const MAJOR: u8 = 3;
+const MECHANISM: std::ops::Range<usize> = 12..32;
+const AS_SERVER: usize = 32;
+
+/// Name of a security mechanism, zero-padded as on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MechanismName([u8; 20]);
+
+impl MechanismName {
+    /// No security at all.
+    pub const NULL: Self = Self::from_ascii("NULL");
+
+    const fn from_ascii(name: &str) -> Self {
+        let mut padded = [0; 20];
+        let mut i = 0;
+        while i < name.len() {
+            padded[i] = name.as_bytes()[i];
+            i += 1;
+        }
+        Self(padded)
+    }
+}
+
+impl std::fmt::Display for MechanismName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let end = self.0.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
+        write!(f, "{}", self.0[..end].escape_ascii())
+    }
+}
+
+/// Which revision of ZMTP 3 a peer speaks: it decides how subscriptions are written and whether PING is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Version {
+    /// 3.0 (RFC 23): libzmq 4.0 to 4.3.2.
+    V3_0,
+    /// 3.1 (RFC 37) or later.
+    V3_1,
+}
+
+/// What a peer's greeting says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Greeting {
+    /// The peer's protocol revision.
+    pub version: Version,
+    /// The mechanism it insists on.
+    pub mechanism: MechanismName,
+}
+
+/// Why a greeting is not one we can talk to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum GreetingError {
+    /// The first byte is not FF: not a ZeroMQ peer, or one of ZMTP 1.0.
+    #[error("not ZMTP: the first byte is {0:#04x}, not 0xff")]
+    NotZmtp(u8),
+    /// A peer older than ZMTP 3.
+    #[error("the peer speaks ZMTP {0}, older than 3.0")]
+    TooOld(u8),
+}
+
+impl Greeting {
+    /// Our greeting. Always sent whole, at once: peers that read it in steps get along with that too.
+    pub fn encode(mechanism: MechanismName) -> [u8; GREETING_LEN] {
+        let mut bytes = [0; GREETING_LEN];
+        bytes[0] = 0xff;
+        bytes[9] = 0x7f;
+        bytes[10] = MAJOR;
+        bytes[11] = MINOR;
+        bytes[MECHANISM].copy_from_slice(&mechanism.0);
+        bytes[AS_SERVER] = 0;
+        bytes
+    }
+
+    /// Reads a greeting from the start of `input`; `None` while it is not complete.
+    ///
+    /// Refuses as early as the bytes allow. Ignores the padding, the as-server byte and the filler, as libzmq does.
+    pub fn parse(input: &[u8]) -> Result<Option<Self>, GreetingError> {
+        match input {
+            [first, ..] if *first != 0xff => return Err(GreetingError::NotZmtp(*first)),
+            [_, _, _, _, _, _, _, _, _, tenth, ..] if tenth & 1 == 0 => return Err(GreetingError::TooOld(1)),
+            [_, _, _, _, _, _, _, _, _, _, major, ..] if *major < MAJOR => {
+                return Err(GreetingError::TooOld(if *major == 0 { 1 } else { 2 }));
+            }
+            _ => {}
+        }
+        let Some(greeting) = input.get(..GREETING_LEN) else { return Ok(None) };
+        let mut mechanism = [0; 20];
+        mechanism.copy_from_slice(&greeting[MECHANISM]);
+        let version = if greeting[10] == MAJOR && greeting[11] == 0 { Version::V3_0 } else { Version::V3_1 };
+        Ok(Some(Self { version, mechanism: MechanismName(mechanism) }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_libzmq_sends() {
+        let mut bytes = Greeting::encode(MechanismName::NULL);
+        bytes[8] = 9; // libzmq pads with the identity's length + 1
+        assert_eq!(
+            Greeting::parse(&bytes),
+            Ok(Some(Greeting { version: Version::V3_1, mechanism: MechanismName::NULL }))
+        );
+        bytes[11] = 0;
+        assert_eq!(Greeting::parse(&bytes).unwrap().unwrap().version, Version::V3_0);
+        bytes[10] = 4;
+        assert_eq!(Greeting::parse(&bytes).unwrap().unwrap().version, Version::V3_1);
+    }
+
+    #[test]
+    fn waits_for_every_byte() {
+        let bytes = Greeting::encode(MechanismName::NULL);
+        for n in 0..GREETING_LEN {
+            assert_eq!(Greeting::parse(&bytes[..n]), Ok(None), "after {n} bytes");
+        }
+    }
+
+    #[test]
+    fn refuses_at_the_first_byte_that_tells() {
+        assert_eq!(Greeting::parse(b"G"), Err(GreetingError::NotZmtp(b'G')));
+        assert_eq!(Greeting::parse(&[0xff, 0, 0, 0, 0, 0, 0, 0, 5, 0]), Err(GreetingError::TooOld(1)));
+        assert_eq!(Greeting::parse(&[0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 1]), Err(GreetingError::TooOld(2)));
+    }
+
+    #[test]
+    fn names_print_without_padding() {
+        assert_eq!(MechanismName::NULL.to_string(), "NULL");
+    }
+}
