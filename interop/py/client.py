@@ -1,14 +1,17 @@
 """Uses the original client library as a program: client.py ACTION '[args, kwargs]', a JSON value a line on stdout."""
 
+import gc
 import json
+import os
 import sys
 import time
 
 import jobs
+import zmq
 from eventmq import schedule
-from eventmq.client.messages import defer_job, schedule as schedule_message
+from eventmq.client.messages import defer_job
+from eventmq.client.messages import schedule as schedule_message
 from eventmq.sender import Sender
-import os
 
 
 def say(value):
@@ -61,3 +64,6 @@ ACTIONS = {f.__name__: f for f in (delay, burst, defer, start_schedule, stop_sch
 if __name__ == "__main__":
     arguments, keywords = json.loads(sys.argv[2])
     ACTIONS[sys.argv[1]](*arguments, **keywords)
+    # As in an application that lives on: what a dropped socket still holds is sent, however long that takes.
+    gc.collect()
+    zmq.Context.instance().term()

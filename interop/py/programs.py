@@ -110,7 +110,7 @@ class Router(Program):
     """`emq router` with a conf file, on ports of its own."""
 
     #: Short, so that losses show soon; every peer of the suite talks more often than this.
-    FAST = {"heartbeat_interval": 1, "heartbeat_timeout": 2, "heartbeat_liveness": 3, "shutdown_grace": 5}
+    FAST = {"heartbeat_interval": "0.5", "heartbeat_timeout": 2, "heartbeat_liveness": 3, "shutdown_grace": 5}
 
     def __init__(self, directory: Path, ports: Ports, **settings: object) -> None:
         self.frontend, self.backend, self.admin_address = ports.address(), ports.address(), ports.address()

@@ -275,7 +275,7 @@ def test_b06_versions_before_3_are_refused(new_router, client, worker, bytes_):
 
 def test_b06_a_peer_of_minor_0_gets_no_ping(new_router):
     """4.0 hands a PING to its application as data, so none is sent to a 3.0 peer; one that asks is answered."""
-    router = new_router(heartbeat_interval=1, heartbeat_timeout=1)
+    router = new_router(heartbeat_timeout=1, zmtp_heartbeat_interval="0.3")
     with Raw(router.backend) as peer:
         peer.handshake(identity=b"old", minor=0)
         peer.write(emqp(b"INFORM", b'[[10, "default"]]', b"worker"))

@@ -53,7 +53,10 @@ impl Selection {
         let mut value_expected = false;
         for argument in arguments {
             let text = argument.to_string_lossy().into_owned();
-            let is_value = std::mem::replace(&mut value_expected, matches!(text.as_str(), "-k" | "-m" | "-p" | "-n" | "-o" | "-W"));
+            let is_value = std::mem::replace(
+                &mut value_expected,
+                matches!(text.as_str(), "-k" | "-m" | "-p" | "-n" | "-o" | "-W"),
+            );
             match text.as_str() {
                 "--nocapture" | "--no-capture" | "--show-output" | "--exact" | "--include-ignored" | "--quiet" => {}
                 "--list" | "--ignored" => selection.nothing = true,
@@ -137,7 +140,9 @@ fn interpreter() -> Result<OsString, String> {
     let named = env::var_os("EMQ_PYTHON");
     let candidates: Vec<OsString> = match named {
         Some(name) => vec![name],
-        None => ["python3.11", "python3", "python3.12", "python3.13", "python3.10", "python3.9"].map(OsString::from).into(),
+        None => {
+            ["python3.11", "python3", "python3.12", "python3.13", "python3.10", "python3.9"].map(OsString::from).into()
+        }
     };
     let mut tried = String::new();
     for candidate in candidates {
@@ -147,17 +152,18 @@ fn interpreter() -> Result<OsString, String> {
             Err(error) => tried.push_str(&format!("\n  {}: {error}", candidate.to_string_lossy())),
         }
     }
-    Err(format!("no CPython 3.{} to 3.{} found (best 3.11; EMQ_PYTHON names one):{tried}", MINORS.start(), MINORS.end()))
+    Err(format!(
+        "no CPython 3.{} to 3.{} found (best 3.11; EMQ_PYTHON names one):{tried}",
+        MINORS.start(),
+        MINORS.end()
+    ))
 }
 
 /// Minor version of a CPython 3.
 fn version(python: &std::ffi::OsStr) -> Result<u32, String> {
     let script = "import sys; print(sys.implementation.name, *sys.version_info[:2])";
-    let output = Command::new(python)
-        .args(["-c", script])
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| error.to_string())?;
+    let output =
+        Command::new(python).args(["-c", script]).stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
     let words: Vec<&str> = text.split_whitespace().collect();
     match words.as_slice() {
