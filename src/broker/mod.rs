@@ -3,7 +3,9 @@
 mod config;
 mod effect;
 mod input;
+mod server;
 
 pub use config::{BrokerConfig, JobTracking, Roles, UnknownQueue};
 pub use effect::Effect;
 pub use input::{DownReason, Input, SocketId, Why};
+pub use server::{Server, ServerConf, ServerError, ServerHandle, WireConf};

@@ -66,8 +66,11 @@ def _prepare(core):
         os.sched_setaffinity(0, {core})
 
 
-def output_of(command, log, core=None, limit=180):
-    """Runs a command to its end; its standard output and the processor seconds it used."""
+def output_of(command, log, core=None, limit=180, needs=None):
+    """Runs a command to its end; its standard output and the processor seconds it used.
+
+    Fails at once when the process it `needs` ends before it.
+    """
     with Process(command, log, core, subprocess.PIPE) as process:
         alarm = time.monotonic() + limit
         while True:  # wait4 gives the usage of this very child
@@ -76,6 +79,8 @@ def output_of(command, log, core=None, limit=180):
                 break
             if time.monotonic() > alarm:
                 raise Failed(f"{process.name} did not end within {limit} s\n{process.tail()}")
+            if needs:
+                needs.check()
             time.sleep(0.01)
         process.child.returncode = os.waitstatus_to_exitcode(status)
         text = process.child.stdout.read().decode()

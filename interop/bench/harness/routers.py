@@ -66,7 +66,7 @@ def one_run(command_at, acks, scenario, seconds, core, directory):
     with Process(command_at(endpoints), os.path.join(directory, "router.log"), core) as router:
         load = [driver, *endpoints[:2], *map(str, (workers, slots, payload, window, seconds)), acks, str(router.pid)]
         try:
-            text, _ = output_of(load, os.path.join(directory, "driver.log"), core)
+            text, _ = output_of(load, os.path.join(directory, "driver.log"), core, needs=router)
         except Failed as failure:
             router.check()
             raise Failed(f"{failure}\n{router.tail()}".strip()) from None

@@ -32,7 +32,7 @@ def one_run(program, scenario, seconds, core, directory):
         router.check()
         before = router.cpu_seconds()
         dealer = [program, "dealer", endpoint, sizes, str(in_flight), str(seconds)]
-        text, dealer_cpu = output_of(dealer, os.path.join(directory, "dealer.log"), core)
+        text, dealer_cpu = output_of(dealer, os.path.join(directory, "dealer.log"), core, needs=router)
         router.check()
         router_cpu = router.cpu_seconds() - before
     measured = json.loads(text)

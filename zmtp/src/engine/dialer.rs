@@ -12,7 +12,7 @@ use super::core::{Core, Running};
 use super::link::{LinkContext, LinkEnd, drive};
 use super::pipe::{Order, Pipe};
 use crate::connection::ConnectionError;
-use crate::endpoint::Host;
+use crate::Host;
 use crate::monitor::{MonitorEvent, Reason};
 use crate::pattern::{Origin, Pattern};
 use crate::random::Random;

@@ -1,0 +1,156 @@
+//! [`Server`]: the broker as a running service; the thin shell around the core.
+
+mod hub;
+mod sockets;
+
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::sync::mpsc;
+use zmtp::{BindError, Endpoint, Limits};
+
+use self::hub::Hub;
+use self::sockets::Sockets;
+use super::{BrokerConfig, Roles};
+use crate::store::{MemoryStore, StoreError};
+
+/// Everything a broker needs to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServerConf {
+    /// Where clients and schedulers connect.
+    pub frontend: Endpoint,
+    /// Where workers connect.
+    pub backend: Endpoint,
+    /// Where admin shells connect.
+    pub admin: Endpoint,
+    /// What the core is told.
+    pub core: BrokerConfig,
+    /// What the sockets are told.
+    pub wire: WireConf,
+}
+
+/// Limits and timers of connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WireConf {
+    /// Most connections at a time, per socket.
+    pub max_connections: usize,
+    /// Most unfinished handshakes at a time, per socket.
+    pub max_pending_handshakes: usize,
+    /// Time for a handshake.
+    pub handshake_timeout: Duration,
+    /// Largest frame and message taken from a peer.
+    pub limits: Limits,
+    /// Pause between PINGs; `None` sends none.
+    pub heartbeat_interval: Option<Duration>,
+    /// Silence after a PING that ends the connection.
+    pub heartbeat_timeout: Duration,
+    /// Most messages queued for one peer.
+    pub send_hwm: usize,
+    /// Most messages of one peer read and not dealt with.
+    pub receive_hwm: usize,
+}
+
+impl ServerConf {
+    /// The sockets to bind, in the order of their [`SocketId`](super::SocketId)s.
+    pub fn sockets(&self) -> impl Iterator<Item = (&Endpoint, Roles)> {
+        self.core.sockets.iter().map(|roles| {
+            let endpoint = match roles {
+                Roles { frontend: true, .. } => &self.frontend,
+                Roles { backend: true, .. } => &self.backend,
+                _ => &self.admin,
+            };
+            (endpoint, *roles)
+        })
+    }
+}
+
+/// Why a broker could not start, or ended early.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// An address cannot be listened on.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The job store failed: going on would lose what was promised.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What a running broker can be told from outside.
+#[derive(Debug)]
+enum Control {
+    Reload(Box<ServerConf>),
+    Shutdown,
+}
+
+/// A broker that listens, and runs once [`run`](Self::run) is awaited.
+///
+/// Best on a current-thread runtime: its one hub and its links wake each other often.
+#[derive(Debug)]
+pub struct Server {
+    hub: Hub,
+    control: mpsc::UnboundedReceiver<Control>,
+    handle: ServerHandle,
+}
+
+/// Tells a running [`Server`] what to do; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct ServerHandle(mpsc::UnboundedSender<Control>);
+
+impl ServerHandle {
+    /// Ends the broker: no new work, running jobs get the shutdown grace, then [`Server::run`] returns.
+    pub fn shutdown(&self) {
+        // An error says that it has ended.
+        let _ = self.0.send(Control::Shutdown);
+    }
+
+    /// Changes the settings. Addresses that changed are bound anew, everything else keeps its connections.
+    pub fn reload(&self, conf: ServerConf) {
+        let _ = self.0.send(Control::Reload(Box::new(conf)));
+    }
+}
+
+impl Server {
+    /// Binds the broker's sockets; from then on peers can connect and wait.
+    ///
+    /// # Errors
+    /// An address cannot be listened on.
+    pub async fn bind(conf: ServerConf) -> Result<Self, ServerError> {
+        let sockets = Sockets::bind(&conf).await?;
+        let (sender, control) = mpsc::unbounded_channel();
+        let hub = Hub::new(conf, sockets, Box::new(MemoryStore::default()));
+        Ok(Self { hub, control, handle: ServerHandle(sender) })
+    }
+
+    /// The actual address for clients and schedulers.
+    pub fn frontend(&self) -> &Endpoint {
+        self.hub.sockets().bound(|roles| roles.frontend)
+    }
+
+    /// The actual address for workers.
+    pub fn backend(&self) -> &Endpoint {
+        self.hub.sockets().bound(|roles| roles.backend)
+    }
+
+    /// The actual address for admin shells.
+    pub fn admin(&self) -> &Endpoint {
+        self.hub.sockets().bound(|roles| roles.admin)
+    }
+
+    /// Something to end or change the broker with while it runs.
+    pub fn handle(&self) -> ServerHandle {
+        self.handle.clone()
+    }
+
+    /// Runs until it is shut down, by a [handle](Self::handle) or by an admin's DISCONNECT.
+    ///
+    /// # Errors
+    /// The job store failed.
+    pub async fn run(self) -> Result<(), ServerError> {
+        // Our own sender is kept until the end, so that the receiver never reports its closing.
+        let Self { hub, control, handle } = self;
+        let result = hub.run(control).await;
+        drop(handle);
+        result
+    }
+}
