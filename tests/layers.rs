@@ -82,7 +82,8 @@ fn modules_use_only_what_is_below_them() {
 #[test]
 fn cores_know_no_tokio_and_no_clock() {
     for (path, text) in sources("src").into_iter().chain(sources("zmtp/src")) {
-        if SHELLS.iter().any(|shell| path.starts_with(shell)) || path.contains("/tests/") || path.ends_with("/tests.rs") {
+        if SHELLS.iter().any(|shell| path.starts_with(shell)) || path.contains("/tests/") || path.ends_with("/tests.rs")
+        {
             continue;
         }
         for word in ["tokio", "Instant::now", "SystemTime::now"] {

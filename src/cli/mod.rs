@@ -79,7 +79,7 @@ pub enum CliError {
     #[error("cannot write to standard output: {0}")]
     Output(#[source] io::Error),
     /// The broker ended with an error.
-    #[error("{0}{}", advice(.0))]
+    #[error("{}{}", .0, advice(.0))]
     Run(#[from] ServerError),
 }
 
