@@ -132,7 +132,7 @@ settings! {
     ZMTP_HEARTBEAT_TIMEOUT: Duration = "zmtp_heartbeat_timeout" values::positive_seconds, Seconds, default "5",
         for &[Router], New;
     /// Most messages queued for one peer.
-    SEND_HWM: usize = "send_hwm" values::positive, Count("messages"), default "1000", for &[Router], New;
+    SEND_HWM: usize = "send_hwm" values::positive, Count("messages"), default "10000", for &[Router], New;
     /// Most messages of one peer read and not dealt with yet; its connection is not read from meanwhile.
     RECEIVE_HWM: usize = "receive_hwm" values::positive, Count("messages"), default "1000", for &[Router], New;
     /// Most ZeroMQ sockets of one process.
