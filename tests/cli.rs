@@ -8,6 +8,8 @@ use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, fs};
 
+use zmtp::{Dealer, Endpoint, Message};
+
 const BINARY: &str = env!("CARGO_BIN_EXE_emq");
 
 /// The binary without any setting of the machine it runs on.
@@ -69,6 +71,8 @@ impl Drop for Directory {
 struct Running {
     child: Child,
     log: BufReader<ChildStderr>,
+    /// The lines about its three addresses.
+    listening: Vec<String>,
 }
 
 impl Running {
@@ -79,9 +83,10 @@ impl Running {
         let mut command = emq(&["router"]);
         let mut child = command.args(Self::PORTS).args(arguments).stderr(Stdio::piped()).spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
-        let mut running = Self { child, log };
+        let mut running = Self { child, log, listening: Vec::new() };
         for _ in 0..3 {
-            running.wait_for("listening");
+            let line = running.wait_for("listening");
+            running.listening.push(line);
         }
         running
     }
@@ -97,6 +102,12 @@ impl Running {
             }
             seen.push_str(&line);
         }
+    }
+
+    /// The address whose line in the log has this in it.
+    fn address(&self, purpose: &str) -> Endpoint {
+        let line = self.listening.iter().find(|line| line.contains(purpose)).unwrap();
+        line.split_once("endpoint=").unwrap().1.split_whitespace().next().unwrap().parse().unwrap()
     }
 
     fn signal(&self, name: &str) {
@@ -267,6 +278,35 @@ fn the_router_runs_until_told_to_stop() {
     }
 }
 
+/// A broker whose one worker has a job that it never finishes. The sockets must live as long as the job.
+async fn with_a_job_running(arguments: &[&str]) -> (Running, [Dealer; 2]) {
+    let running = Running::start(arguments);
+    let (mut worker, client) = (Dealer::builder().build(), Dealer::builder().build());
+    worker.connect(&running.address("workers")).unwrap();
+    client.connect(&running.address("clients")).unwrap();
+    let send = |frames: &[&str]| Message::from_frames(["", "eMQP/1.0"].iter().chain(frames));
+    worker.send(send(&["INFORM", "1", "", "worker"])).await.unwrap();
+    worker.send(send(&["READY", "2"])).await.unwrap();
+    client.send(send(&["REQUEST", "3", "default", "", "[\"run\", {}]"])).await.unwrap();
+    while worker.recv().await.unwrap().frame(2) != Some(b"REQUEST") {}
+    (running, [worker, client])
+}
+
+#[tokio::test]
+async fn a_running_job_gets_the_grace_and_a_second_signal_ends_it() {
+    for (signal, code) in [("TERM", 143), ("INT", 130)] {
+        let (mut running, _peers) = with_a_job_running(&["--set", "shutdown_grace=600"]).await;
+        running.signal("TERM");
+        running.wait_for("stopping");
+        running.signal(signal);
+        running.wait_for("ending at once");
+        assert_eq!(running.end(), code);
+    }
+    let (running, _peers) = with_a_job_running(&["--set", "shutdown_grace=0.2"]).await;
+    running.signal("TERM");
+    assert_eq!(running.end(), 0);
+}
+
 #[test]
 fn settings_are_read_again_and_bad_ones_are_not_taken() {
     let directory = Directory::new();
@@ -291,7 +331,7 @@ fn an_address_in_use_is_exit_code_1() {
         ["router", "--frontend", "tcp://127.0.0.1:0", "--backend", &address, "--admin", "tcp://127.0.0.1:0"];
     let (code, out, err) = outcome(run(&arguments));
     assert_eq!((code, out.as_str()), (1, ""));
-    assert!(err.contains(&format!("emq: cannot listen on {address}: ")) && err.contains("another broker"), "{err}");
+    assert!(err.contains(&format!("emq: cannot bind {address}: ")) && err.contains("another broker"), "{err}");
 }
 
 #[test]

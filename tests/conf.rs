@@ -191,7 +191,7 @@ fn a_python_conf_file_loads_unchanged() {
             "tests/conf/ini/dist.conf, line 15, section [global]: scheduler_addr is for other programs",
         ]
     );
-    assert_eq!(loaded.conf.frontend.to_string(), "tcp://0.0.0.0:47291");
+    assert_eq!(loaded.conf.server.frontend.to_string(), "tcp://0.0.0.0:47291");
     assert!(loaded.conf.log.super_debug && loaded.conf.log.hide_heartbeats);
     assert_eq!(loaded.conf.log.level, LogLevel::Debug);
 }
@@ -225,17 +225,17 @@ fn oddities_are_told_and_do_not_stop_the_start() {
             at(14) + "queues is an empty list: a worker that names no queues will get no jobs",
         ]
     );
-    assert_eq!(loaded.conf.frontend.to_string(), "tcp://127.0.0.1:1");
-    assert_eq!(loaded.conf.core.hwm, 7);
-    assert_eq!(loaded.conf.core.heartbeat_interval, None);
-    assert_eq!(loaded.conf.core.waiting_bytes, (8 << 30) / 100 * 50);
+    assert_eq!(loaded.conf.server.frontend.to_string(), "tcp://127.0.0.1:1");
+    assert_eq!(loaded.conf.server.core.hwm, 7);
+    assert_eq!(loaded.conf.server.core.heartbeat_interval, None);
+    assert_eq!(loaded.conf.server.core.waiting_bytes, (8 << 30) / 100 * 50);
 }
 
 #[test]
 fn without_a_section_to_read_nothing_is_used() {
     let file = File::new("nothing", "[DEFAULT]\nhwm = 1\n[jobmanager]\nhwm = 2\n");
     let loaded = file.load().unwrap();
-    assert_eq!(loaded.conf.core.hwm, 10_000);
+    assert_eq!(loaded.conf.server.core.hwm, 10_000);
     assert!(loaded.notices.iter().any(|notice| matches!(notice, Notice::NothingUsed { section: "router", .. })));
 }
 
@@ -256,8 +256,8 @@ fn the_nearest_source_counts_and_is_remembered() {
     let behind = File::new("default", "[DEFAULT]\nhwm = 1\n[global]\n");
     let origin = |loaded: &Loaded| {
         let row = loaded.effective.iter().find(|row| row.setting.name == "hwm").unwrap();
-        assert_eq!(row.value, loaded.conf.core.hwm.to_string());
-        (loaded.conf.core.hwm, row.origin.clone())
+        assert_eq!(row.value, loaded.conf.server.core.hwm.to_string());
+        (loaded.conf.server.core.hwm, row.origin.clone())
     };
     let at = |file: &File, section: &str, line| Origin::File {
         path: file.0.clone().into(),
@@ -277,7 +277,7 @@ fn the_nearest_source_counts_and_is_remembered() {
     assert_eq!(origin(&load(&flags(None, &[]), &[]).unwrap()), (10_000, Origin::Default));
 
     let named = [("EVENTMQ_CONFIG_FILE", path.unwrap())];
-    assert_eq!(load(&flags(None, &[]), &named).unwrap().conf.core.hwm, 3);
+    assert_eq!(load(&flags(None, &[]), &named).unwrap().conf.server.core.hwm, 3);
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn a_level_asked_for_by_flag_is_not_raised_by_super_debug() {
 #[test]
 fn the_defaults() {
     let conf = set(&[]).unwrap();
-    let roles: Vec<_> = conf.sockets().map(|(endpoint, roles)| (endpoint.to_string(), roles)).collect();
+    let roles: Vec<_> = conf.server.sockets().map(|(endpoint, roles)| (endpoint.to_string(), roles)).collect();
     let none = Roles::default();
     assert_eq!(
         roles,
@@ -305,10 +305,10 @@ fn the_defaults() {
             ("tcp://127.0.0.1:47293".to_owned(), Roles { admin: true, ..none }),
         ]
     );
-    assert_eq!(conf.core.heartbeat_interval, Some(Duration::from_secs(3)));
-    assert_eq!((conf.core.unknown_queue, conf.core.tracking), (UnknownQueue::Default, JobTracking::All));
-    assert_eq!(conf.wire.max_connections, 1024 - 64);
-    assert_eq!((conf.wire.max_frame_size, conf.wire.max_message_size), (256 << 20, 512 << 20));
+    assert_eq!(conf.server.core.heartbeat_interval, Some(Duration::from_secs(3)));
+    assert_eq!((conf.server.core.unknown_queue, conf.server.core.tracking), (UnknownQueue::Default, JobTracking::All));
+    assert_eq!(conf.server.wire.max_connections, 1024 - 64);
+    assert_eq!((conf.server.wire.limits.frame, conf.server.wire.limits.message), (256 << 20, 512 << 20));
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn equal_addresses_share_a_socket() {
         let text = |(endpoint, roles): (&zmtp::Endpoint, Roles)| {
             format!("{}{}", endpoint.port(), letters(roles).iter().collect::<String>())
         };
-        conf.unwrap().sockets().map(text).collect::<Vec<_>>().join(" ")
+        conf.unwrap().server.sockets().map(text).collect::<Vec<_>>().join(" ")
     };
     assert_eq!(roles("tcp://a:1", "tcp://A:1", "tcp://a:01"), "1fba");
     assert_eq!(roles("tcp://a:1", "tcp://a:1", "tcp://a:2"), "1fb- 2--a");
@@ -334,7 +334,7 @@ fn equal_addresses_share_a_socket() {
 #[test]
 fn a_frame_is_never_larger_than_a_message() {
     let conf = set(&[("max_message_size", "1 MiB")]).unwrap();
-    assert_eq!((conf.wire.max_frame_size, conf.wire.max_message_size), (1 << 20, 1 << 20));
+    assert_eq!((conf.server.wire.limits.frame, conf.server.wire.limits.message), (1 << 20, 1 << 20));
 }
 
 // What operators are told.

@@ -142,7 +142,8 @@ fn resolve_log(from: &Resolved) -> Result<LogConf, ConfError> {
     })
 }
 
-/// Gives every role a socket: one to roles whose addresses are equal.
+/// Gives every role a socket: one to roles whose addresses are equal, unless their port is 0, which asks the system for
+/// a port of one's own.
 fn share_sockets([frontend, backend, admin]: [&Endpoint; 3]) -> Vec<Roles> {
     let same = |one: &Endpoint, other: &Endpoint| one == other && one.port() != 0;
     let none = Roles::default();

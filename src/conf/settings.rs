@@ -111,7 +111,7 @@ settings! {
 
     // Connections.
 
-    /// Most connections at a time, over all sockets; more are closed as they come. auto: the limit of open files
+    /// Most connections at a time, for each socket; more are closed as they come. auto: the limit of open files
     /// (ulimit -n) less a reserve.
     MAX_CONNECTIONS: Bound = "max_connections" values::bound, Count("auto or number"), default "auto",
         for &[Router], New;
