@@ -457,7 +457,7 @@ impl Model {
         (job.place, job.since) = (place, self.now);
         job.doubtful = false;
         match place {
-            Place::Waiting | Place::Delayed => (job.worker, job.effective) = (None, None),
+            Place::Waiting | Place::Delayed => job.worker = None,
             Place::Done | Place::Failed => self.step.ended.push(index),
             _ => {}
         }

@@ -124,16 +124,10 @@ impl Model {
         }
     }
 
-    /// A job waits under its own queue's name or the default one; it leaves its own only when nobody serves it.
+    /// Notes where a job waits.
     pub fn waits_in(&mut self, index: usize, queue: &str) -> Checked {
         let job = &self.jobs[index];
-        let (own, default) = self.homes(&job.queue);
-        let is_own = queue == job.queue;
-        let may = match &job.effective {
-            Some(before) if before == queue => !is_own || own,
-            Some(before) => *before == job.queue && queue == self.default_queue() && default,
-            None => (is_own && own) || (queue == self.default_queue() && default),
-        };
+        let may = self.may_wait_in(job, queue);
         ensure!(may, "a job waits where a worker can take it", "{job:?} waits in {queue:?} at {:?}", self.now);
         if job.effective.as_deref().is_some_and(|before| before != queue) {
             self.counts.moved += 1;
