@@ -53,7 +53,6 @@ impl Model {
                 Some((Bytes::copy_from_slice(parsed.msgid), key))
             })
             .collect();
-        self.settle_repetition(&view, &dispatched);
         let gone = self.settle_workers(&view)?;
         self.settle_jobs(&view, &dispatched, &gone)?;
         for (position, effect) in effects.iter().enumerate() {

@@ -29,6 +29,7 @@ pub struct Worker {
     /// Last heard for certain, and at the latest.
     pub heard: (Duration, Duration),
     pub detached: Option<(Duration, DownReason)>,
+    pub reconnected: Option<Duration>,
     /// Number of its last dispatch; zero before the first.
     pub used: u64,
     /// Number of the last dispatch of all when it registered.
@@ -114,8 +115,6 @@ impl Job {
 pub struct Step {
     /// The job whose REQUEST this is.
     pub arrival: Option<usize>,
-    /// A REQUEST with the msgid of a job that ended.
-    pub again: Option<usize>,
     /// REQUEST that cannot be read.
     pub malformed: Option<(Key, Bytes)>,
     /// An unknown worker said READY or HEARTBEAT.
@@ -217,6 +216,7 @@ impl Model {
     fn up(&mut self, key: Key) {
         if let Some(worker) = self.workers.get_mut(&key) {
             worker.detached = None;
+            worker.reconnected = Some(self.now);
             worker.suspect = false;
             worker.heard.1 = self.now;
             worker.beat = self.now;
@@ -325,6 +325,7 @@ impl Model {
             draining: false,
             heard: (self.now, self.now),
             detached: None,
+            reconnected: None,
             used: 0,
             registered: self.dispatches,
             suspect: false,
@@ -373,6 +374,11 @@ impl Model {
         let Some(&index) = self.by_msgid.get(parsed.body[1]) else { return };
         let failed = result::is_failure(parsed.body[0]);
         let job = &mut self.jobs[index];
+        if job.deliveries == 0 {
+            // Of a former job with this msgid: what no one was given has no result.
+            self.counts.late += 1;
+            return;
+        }
         match job.place {
             Place::InFlight | Place::Waiting | Place::Delayed if !failed => {
                 job.result = Some(Bytes::copy_from_slice(parsed.body[0]));
@@ -398,12 +404,9 @@ impl Model {
             self.step.malformed = Some((key, Bytes::copy_from_slice(parsed.msgid)));
             return;
         };
-        if let Some(&known) = self.by_msgid.get(parsed.msgid) {
-            let place = self.jobs[known].place;
-            if place.is_live() {
-                return;
-            }
-            self.step.again = Some(known);
+        // The msgid of a job that ended may be used again: nobody can remember all of them.
+        if self.by_msgid.get(parsed.msgid).is_some_and(|known| self.jobs[*known].place.is_live()) {
+            return;
         }
         // A timeout can only be enforced on what is followed.
         let wishes = asked.reply || asked.guarantee || asked.mentions_retries || asked.timeout.is_some();
@@ -431,16 +434,17 @@ impl Model {
         });
         self.live.insert(index);
         self.step.arrival = Some(index);
-        if self.step.again.is_none() {
-            self.by_msgid.insert(Bytes::copy_from_slice(parsed.msgid), index);
-        }
+        self.by_msgid.insert(Bytes::copy_from_slice(parsed.msgid), index);
     }
 
     /// Moves a job, and counts what that used up.
     pub fn decide(&mut self, index: usize, fate: Place) {
         let job = &mut self.jobs[index];
         if let Some(worker) = job.worker.as_ref().and_then(|key| self.workers.get_mut(key)) {
-            // It may still run there: a READY without a REPLY may follow, or a late REPLY.
+            // It may still run there: a READY without a REPLY may follow, or a late REPLY. Or it never arrived, or its READY
+            // was lost with a connection: then its slot is free.
+            let given_up = job.result.is_none() && worker.reconnected.is_some_and(|at| at >= job.since);
+            worker.slots += i64::from(given_up);
             worker.dubious = worker.dubious.or((job.result.is_none() || job.doubtful).then_some(self.now));
         }
         if fate == Place::Delayed || (fate == Place::Waiting && !job.asked.guarantee) {

@@ -10,21 +10,6 @@ use crate::model::{EPSILON, Key, Model, Place, SLACK};
 use crate::view::{Seen, View};
 
 impl Model {
-    /// Whether a resent msgid of a job that ended began a new one.
-    pub fn settle_repetition(&mut self, view: &View, dispatched: &[(Bytes, Key)]) {
-        let (Some(known), Some(index)) = (self.step.again, self.step.arrival) else { return };
-        let msgid = self.jobs[index].msgid.clone();
-        let is_new = dispatched.iter().any(|(id, _)| *id == msgid)
-            || matches!(view.jobs.get(&msgid), Some(Seen::Waiting(_) | Seen::InFlight(_)));
-        if is_new {
-            self.by_msgid.insert(msgid, index);
-        } else {
-            self.jobs[index].accepted = self.jobs[known].accepted;
-            self.place(index, Place::Refused);
-            self.step.arrival = None;
-        }
-    }
-
     /// Workers the broker gave up. Returns them: their jobs follow.
     pub fn settle_workers(&mut self, view: &View) -> Result<Vec<Key>, Violation> {
         let mut gone = Vec::new();
