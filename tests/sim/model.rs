@@ -115,7 +115,7 @@ impl Job {
 pub struct Step {
     /// The job whose REQUEST this is.
     pub arrival: Option<usize>,
-    /// REQUEST that cannot be read.
+    /// A REQUEST or SCHEDULE that cannot be read.
     pub malformed: Option<(Key, Bytes)>,
     /// An unknown worker said READY or HEARTBEAT.
     pub unknown: Option<Key>,
@@ -147,6 +147,8 @@ pub struct Model {
     pub by_msgid: HashMap<Bytes, usize>,
     pub dispatches: u64,
     pub stopping: Option<Duration>,
+    /// The broker still has a job in flight that nobody follows.
+    pub holds_forgotten: bool,
     pub step: Step,
     pub counts: Counts,
 }
@@ -177,6 +179,7 @@ impl Model {
             by_msgid: HashMap::new(),
             dispatches: 0,
             stopping: None,
+            holds_forgotten: false,
             step: Step::default(),
             counts: Counts::default(),
         }
@@ -188,7 +191,7 @@ impl Model {
 
     /// Nothing is left to do.
     pub fn is_settled(&self) -> bool {
-        self.live.is_empty()
+        self.live.is_empty() && !self.holds_forgotten
     }
 
     /// Takes note of an input, before the broker sees it.
@@ -276,6 +279,9 @@ impl Model {
             (b"REPLY", 2) if roles.backend => self.reply(&key, &parsed),
             (b"REQUEST", _) if roles.frontend => self.request(key, message, &parsed),
             (b"SCHEDULE" | b"UNSCHEDULE", 3..) if roles.frontend => self.step.schedule = Some(message.clone()),
+            (b"SCHEDULE", _) if roles.frontend => {
+                self.step.malformed = Some((key, Bytes::copy_from_slice(parsed.msgid)));
+            }
             (b"DISCONNECT", 0) if roles.admin => {
                 self.stopping = self.stopping.or(Some(self.now));
                 self.step.admin = Some((key, Bytes::copy_from_slice(parsed.msgid)));

@@ -39,6 +39,7 @@ impl Model {
     pub fn must_be_lost(&self, worker: &Worker) -> bool {
         let silent = self.config.heartbeat_interval.is_some()
             && !worker.draining
+            && worker.detached.is_none()
             && self.now > worker.heard.1.max(self.stalled) + self.silence_limit() + SLACK;
         let gone = worker
             .detached
