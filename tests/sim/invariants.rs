@@ -53,7 +53,6 @@ impl Model {
                 Some((Bytes::copy_from_slice(parsed.msgid), key))
             })
             .collect();
-        self.settle_repetition(&view, &dispatched);
         let gone = self.settle_workers(&view)?;
         self.settle_jobs(&view, &dispatched, &gone)?;
         for (position, effect) in effects.iter().enumerate() {
@@ -95,6 +94,7 @@ impl Model {
             let job = &self.jobs[index];
             ensure!(same || self.is_stopping(), "a job is in one place", "{job:?}, seen {seen:?} at {now:?}");
         }
+        self.holds_forgotten = view.jobs.values().filter(|seen| **seen != Seen::Dead).count() > self.live.len();
         for (msgid, seen) in &view.jobs {
             let known = self.by_msgid.get(msgid).map(|index| &self.jobs[*index]);
             let right = known.is_some_and(|job| match seen {
@@ -181,7 +181,8 @@ impl Model {
 
     pub fn not_settled(&self) -> Violation {
         let left: Vec<&Job> = self.live.iter().map(|index| &self.jobs[*index]).collect();
-        Violation::new("every job ends once all is well", format!("{left:?}, workers {:?}", self.workers))
+        let detail = format!("{left:?}, untracked: {}, workers {:?}", self.holds_forgotten, self.workers);
+        Violation::new("every job ends once all is well", detail)
     }
 
     /// The end of a schedule.

@@ -29,6 +29,7 @@ pub struct Worker {
     /// Last heard for certain, and at the latest.
     pub heard: (Duration, Duration),
     pub detached: Option<(Duration, DownReason)>,
+    pub reconnected: Option<Duration>,
     /// Number of its last dispatch; zero before the first.
     pub used: u64,
     /// Number of the last dispatch of all when it registered.
@@ -114,9 +115,7 @@ impl Job {
 pub struct Step {
     /// The job whose REQUEST this is.
     pub arrival: Option<usize>,
-    /// A REQUEST with the msgid of a job that ended.
-    pub again: Option<usize>,
-    /// REQUEST that cannot be read.
+    /// A REQUEST or SCHEDULE that cannot be read.
     pub malformed: Option<(Key, Bytes)>,
     /// An unknown worker said READY or HEARTBEAT.
     pub unknown: Option<Key>,
@@ -148,6 +147,8 @@ pub struct Model {
     pub by_msgid: HashMap<Bytes, usize>,
     pub dispatches: u64,
     pub stopping: Option<Duration>,
+    /// The broker still has a job in flight that nobody follows.
+    pub holds_forgotten: bool,
     pub step: Step,
     pub counts: Counts,
 }
@@ -178,6 +179,7 @@ impl Model {
             by_msgid: HashMap::new(),
             dispatches: 0,
             stopping: None,
+            holds_forgotten: false,
             step: Step::default(),
             counts: Counts::default(),
         }
@@ -189,7 +191,7 @@ impl Model {
 
     /// Nothing is left to do.
     pub fn is_settled(&self) -> bool {
-        self.live.is_empty()
+        self.live.is_empty() && !self.holds_forgotten
     }
 
     /// Takes note of an input, before the broker sees it.
@@ -217,6 +219,7 @@ impl Model {
     fn up(&mut self, key: Key) {
         if let Some(worker) = self.workers.get_mut(&key) {
             worker.detached = None;
+            worker.reconnected = Some(self.now);
             worker.suspect = false;
             worker.heard.1 = self.now;
             worker.beat = self.now;
@@ -276,6 +279,9 @@ impl Model {
             (b"REPLY", 2) if roles.backend => self.reply(&key, &parsed),
             (b"REQUEST", _) if roles.frontend => self.request(key, message, &parsed),
             (b"SCHEDULE" | b"UNSCHEDULE", 3..) if roles.frontend => self.step.schedule = Some(message.clone()),
+            (b"SCHEDULE", _) if roles.frontend => {
+                self.step.malformed = Some((key, Bytes::copy_from_slice(parsed.msgid)));
+            }
             (b"DISCONNECT", 0) if roles.admin => {
                 self.stopping = self.stopping.or(Some(self.now));
                 self.step.admin = Some((key, Bytes::copy_from_slice(parsed.msgid)));
@@ -325,6 +331,7 @@ impl Model {
             draining: false,
             heard: (self.now, self.now),
             detached: None,
+            reconnected: None,
             used: 0,
             registered: self.dispatches,
             suspect: false,
@@ -373,6 +380,11 @@ impl Model {
         let Some(&index) = self.by_msgid.get(parsed.body[1]) else { return };
         let failed = result::is_failure(parsed.body[0]);
         let job = &mut self.jobs[index];
+        if job.deliveries == 0 {
+            // Of a former job with this msgid: what no one was given has no result.
+            self.counts.late += 1;
+            return;
+        }
         match job.place {
             Place::InFlight | Place::Waiting | Place::Delayed if !failed => {
                 job.result = Some(Bytes::copy_from_slice(parsed.body[0]));
@@ -398,12 +410,9 @@ impl Model {
             self.step.malformed = Some((key, Bytes::copy_from_slice(parsed.msgid)));
             return;
         };
-        if let Some(&known) = self.by_msgid.get(parsed.msgid) {
-            let place = self.jobs[known].place;
-            if place.is_live() {
-                return;
-            }
-            self.step.again = Some(known);
+        // The msgid of a job that ended may be used again: nobody can remember all of them.
+        if self.by_msgid.get(parsed.msgid).is_some_and(|known| self.jobs[*known].place.is_live()) {
+            return;
         }
         // A timeout can only be enforced on what is followed.
         let wishes = asked.reply || asked.guarantee || asked.mentions_retries || asked.timeout.is_some();
@@ -431,16 +440,17 @@ impl Model {
         });
         self.live.insert(index);
         self.step.arrival = Some(index);
-        if self.step.again.is_none() {
-            self.by_msgid.insert(Bytes::copy_from_slice(parsed.msgid), index);
-        }
+        self.by_msgid.insert(Bytes::copy_from_slice(parsed.msgid), index);
     }
 
     /// Moves a job, and counts what that used up.
     pub fn decide(&mut self, index: usize, fate: Place) {
         let job = &mut self.jobs[index];
         if let Some(worker) = job.worker.as_ref().and_then(|key| self.workers.get_mut(key)) {
-            // It may still run there: a READY without a REPLY may follow, or a late REPLY.
+            // It may still run there: a READY without a REPLY may follow, or a late REPLY. Or it never arrived, or its READY
+            // was lost with a connection: then its slot is free.
+            let given_up = job.result.is_none() && worker.reconnected.is_some_and(|at| at >= job.since);
+            worker.slots += i64::from(given_up);
             worker.dubious = worker.dubious.or((job.result.is_none() || job.doubtful).then_some(self.now));
         }
         if fate == Place::Delayed || (fate == Place::Waiting && !job.asked.guarantee) {
@@ -457,7 +467,7 @@ impl Model {
         (job.place, job.since) = (place, self.now);
         job.doubtful = false;
         match place {
-            Place::Waiting | Place::Delayed => (job.worker, job.effective) = (None, None),
+            Place::Waiting | Place::Delayed => job.worker = None,
             Place::Done | Place::Failed => self.step.ended.push(index),
             _ => {}
         }

@@ -10,21 +10,6 @@ use crate::model::{EPSILON, Key, Model, Place, SLACK};
 use crate::view::{Seen, View};
 
 impl Model {
-    /// Whether a resent msgid of a job that ended began a new one.
-    pub fn settle_repetition(&mut self, view: &View, dispatched: &[(Bytes, Key)]) {
-        let (Some(known), Some(index)) = (self.step.again, self.step.arrival) else { return };
-        let msgid = self.jobs[index].msgid.clone();
-        let is_new = dispatched.iter().any(|(id, _)| *id == msgid)
-            || matches!(view.jobs.get(&msgid), Some(Seen::Waiting(_) | Seen::InFlight(_)));
-        if is_new {
-            self.by_msgid.insert(msgid, index);
-        } else {
-            self.jobs[index].accepted = self.jobs[known].accepted;
-            self.place(index, Place::Refused);
-            self.step.arrival = None;
-        }
-    }
-
     /// Workers the broker gave up. Returns them: their jobs follow.
     pub fn settle_workers(&mut self, view: &View) -> Result<Vec<Key>, Violation> {
         let mut gone = Vec::new();
@@ -124,16 +109,10 @@ impl Model {
         }
     }
 
-    /// A job waits under its own queue's name or the default one; it leaves its own only when nobody serves it.
+    /// Notes where a job waits.
     pub fn waits_in(&mut self, index: usize, queue: &str) -> Checked {
         let job = &self.jobs[index];
-        let (own, default) = self.homes(&job.queue);
-        let is_own = queue == job.queue;
-        let may = match &job.effective {
-            Some(before) if before == queue => !is_own || own,
-            Some(before) => *before == job.queue && queue == self.default_queue() && default,
-            None => (is_own && own) || (queue == self.default_queue() && default),
-        };
+        let may = self.may_wait_in(job, queue);
         ensure!(may, "a job waits where a worker can take it", "{job:?} waits in {queue:?} at {:?}", self.now);
         if job.effective.as_deref().is_some_and(|before| before != queue) {
             self.counts.moved += 1;

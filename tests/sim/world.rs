@@ -178,11 +178,13 @@ impl World {
             if !self.healed || self.model.is_stopping() {
                 continue;
             }
-            match rest {
-                None if self.model.is_settled() => rest = Some(self.now),
-                Some(since) if self.now > since + AFTERMATH => break,
-                None if self.now > HEAL + PATIENCE => return Err(self.model.not_settled()),
-                _ => {}
+            if !self.model.is_settled() {
+                rest = None;
+                if self.now > HEAL + PATIENCE {
+                    return Err(self.model.not_settled());
+                }
+            } else if self.now > *rest.get_or_insert(self.now) + AFTERMATH {
+                break;
             }
         }
         self.model.at_end(self.stopped, &self.broker.snapshot())?;
