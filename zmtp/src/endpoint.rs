@@ -322,12 +322,10 @@ fn parse_port(text: &str) -> Result<u16, EndpointError> {
         return Ok(0);
     }
     // `u16::from_str` also takes a leading `+`.
-    if text.bytes().all(|b| b.is_ascii_digit()) {
-        if let Ok(port) = text.parse() {
-            return Ok(port);
-        }
+    match text.parse() {
+        Ok(port) if text.bytes().all(|b| b.is_ascii_digit()) => Ok(port),
+        _ => Err(EndpointError::BadPort { port: text.to_owned() }),
     }
-    Err(EndpointError::BadPort { port: text.to_owned() })
 }
 
 fn parse_host(text: &str) -> Result<Host, EndpointError> {

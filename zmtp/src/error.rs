@@ -4,7 +4,7 @@ use std::io;
 
 use thiserror::Error;
 
-use crate::endpoint::EndpointError;
+use crate::EndpointError;
 use crate::{Endpoint, Message};
 
 /// Why an endpoint could not be bound.

@@ -32,7 +32,7 @@
 //! * There is a limit for whole messages beside the one for frames, and both have a default.
 
 pub mod connection;
-pub mod endpoint;
+mod endpoint;
 mod engine;
 mod error;
 mod message;
@@ -45,7 +45,7 @@ mod socket_type;
 pub mod wire;
 
 pub use connection::{Heartbeat, Limits, PeerInfo};
-pub use endpoint::{Endpoint, EndpointError, TcpEndpoint};
+pub use endpoint::{Endpoint, EndpointError, Host, TcpEndpoint};
 pub use error::{BindError, ConnectError, RecvError, SendError, SendFailure};
 pub use message::{Frames, Message, MessageBuilder};
 pub use monitor::{Monitor, MonitorEvent, Reason};

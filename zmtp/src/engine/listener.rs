@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::core::{Core, Running};
 use super::link::{LinkContext, drive};
-use crate::endpoint::Host;
+use crate::Host;
 use crate::monitor::MonitorEvent;
 use crate::pattern::{Origin, Pattern};
 use crate::socket::Options;

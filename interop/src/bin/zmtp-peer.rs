@@ -1,0 +1,410 @@
+//! One ROUTER or DEALER of this workspace, driven line by line over stdin and stdout by the Python suite.
+//!
+//! A line is a command and its words; the answer is one line, `ok ...` or `error ...`. Frames are written in hex, an
+//! empty one as `-`, and a large one as `@LENGTH:START`: the bytes 0 to 255 over and over, beginning at START. A received
+//! frame of more than 1,024 bytes is shown as `#LENGTH:ADLER32`. A ROUTER's messages begin with the peer's routing id.
+//! End of input closes the socket and the program.
+
+use std::collections::{HashSet, VecDeque};
+use std::fmt::Write as _;
+use std::io::{BufRead, Write as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+use zmtp::{
+    Dealer, Endpoint, Handover, Heartbeat, Limits, Message, Monitor, MonitorEvent, Reconnect, Router, RoutingId,
+    SendError, SendFailure, SocketBuilder,
+};
+
+/// What went wrong, in words for the answer.
+type Failure = String;
+
+const USAGE: &str = "the first command is: socket router|dealer [name=value ...]";
+const SHOWN_IN_FULL: usize = 1024;
+
+fn main() -> Result<(), std::io::Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (lines, commands) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        std::io::stdin().lock().lines().map_while(Result::ok).try_for_each(|line| lines.send(line))
+    });
+    runtime.block_on(serve(commands));
+    Ok(())
+}
+
+async fn serve(mut commands: mpsc::UnboundedReceiver<String>) {
+    let mut peer = None;
+    while let Some(line) = commands.recv().await {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let answer = match (&mut peer, words.as_slice()) {
+            (None, ["socket", kind, options @ ..]) => Peer::new(kind, options).map(|made| {
+                peer = Some(made);
+                String::new()
+            }),
+            (None, _) => Err(USAGE.to_owned()),
+            (Some(peer), words) => peer.command(words).await,
+        };
+        let (status, text) = answer.map_or_else(|error| ("error", error), |text| ("ok", text));
+        let mut out = std::io::stdout().lock();
+        if writeln!(out, "{status} {text}").and_then(|()| out.flush()).is_err() {
+            break;
+        }
+    }
+    if let Some(peer) = peer {
+        peer.socket.close().await;
+    }
+}
+
+/// The socket of this process, and what its monitor told.
+struct Peer {
+    socket: Socket,
+    seen: Arc<Mutex<Seen>>,
+    endpoint: Option<Endpoint>,
+}
+
+/// What the monitor told since it was asked last, and who has come so far.
+#[derive(Default)]
+struct Seen {
+    events: VecDeque<&'static str>,
+    peers: HashSet<RoutingId>,
+    handshakes: usize,
+}
+
+impl Peer {
+    fn new(kind: &str, options: &[&str]) -> Result<Self, Failure> {
+        let options = Options::parse(options)?;
+        let socket = match kind {
+            "router" => Socket::Router(options.router()?),
+            "dealer" => Socket::Dealer(options.common(Dealer::builder())?.build()),
+            _ => return Err(USAGE.to_owned()),
+        };
+        Ok(Self { socket, seen: Arc::default(), endpoint: None })
+    }
+
+    async fn command(&mut self, words: &[&str]) -> Result<String, Failure> {
+        match words {
+            ["bind", endpoint] => {
+                self.watch();
+                let bound = self.socket.bind(&endpoint.parse().map_err(text)?).await?;
+                self.endpoint = Some(bound.clone());
+                Ok(bound.to_string())
+            }
+            ["connect", endpoint] => {
+                self.watch();
+                self.socket.connect(&endpoint.parse().map_err(text)?)?;
+                Ok(String::new())
+            }
+            ["endpoint"] => self.endpoint.as_ref().map(ToString::to_string).ok_or_else(|| "not bound".to_owned()),
+            ["events"] => Ok(Vec::from(std::mem::take(&mut locked(&self.seen).events)).join(" ")),
+            ["until-known", id, ms] => {
+                let id = RoutingId::any(unhex(id)?).map_err(text)?;
+                self.until(millis(ms)?, |seen| seen.peers.contains(&id)).await
+            }
+            ["until-peers", count, ms] => {
+                let count = number(count)?;
+                self.until(millis(ms)?, |seen| seen.handshakes >= count).await
+            }
+            ["send", frames @ ..] => {
+                self.socket.send(parse_frames(frames)?).await?;
+                Ok(String::new())
+            }
+            ["try-send", frames @ ..] => {
+                self.socket.try_send(parse_frames(frames)?)?;
+                Ok(String::new())
+            }
+            ["receive", ms] => match timeout(millis(ms)?, self.socket.receive()).await {
+                Ok(message) => Ok(show(&message?)),
+                Err(_) => Ok("nothing".to_owned()),
+            },
+            ["echo", count, ms] => timeout(millis(ms)?, self.echo(number(count)?)).await.map_err(text)?,
+            ["serve", count] => self.serve(number(count)?).await,
+            ["sink", count, ms] => timeout(millis(ms)?, self.sink(number(count)?)).await.map_err(text)?,
+            ["churn", count, endpoint] => churn(number(count)?, &endpoint.parse().map_err(text)?).await,
+            _ => Err(format!("no such command: {words:?}")),
+        }
+    }
+
+    /// Listens to the monitor from the first endpoint on.
+    fn watch(&self) {
+        if Arc::strong_count(&self.seen) == 1 {
+            let (mut monitor, seen) = (self.socket.monitor(), self.seen.clone());
+            tokio::spawn(async move {
+                while let Some(event) = monitor.recv().await {
+                    locked(&seen).note(event);
+                }
+            });
+        }
+    }
+
+    async fn until(&self, limit: Duration, done: impl Fn(&Seen) -> bool) -> Result<String, Failure> {
+        let waiting = async {
+            while !done(&locked(&self.seen)) {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(limit, waiting).await.map_err(text).map(|()| String::new())
+    }
+
+    /// Sends so many messages back where they came from.
+    async fn echo(&mut self, count: usize) -> Result<String, Failure> {
+        for _ in 0..count {
+            let message = self.socket.receive().await?;
+            self.socket.send(message).await?;
+        }
+        Ok(count.to_string())
+    }
+
+    /// As `echo`, but waits for nobody: an answer to a peer that is gone or full is dropped.
+    async fn serve(&mut self, count: usize) -> Result<String, Failure> {
+        for _ in 0..count {
+            let message = self.socket.receive().await?;
+            let _ = self.socket.try_send(message);
+        }
+        Ok(count.to_string())
+    }
+
+    /// Takes so many messages, numbered by their last frame, giving every single wait up after a millisecond.
+    async fn sink(&mut self, count: usize) -> Result<String, Failure> {
+        let mut expected: u32 = 0;
+        while (expected as usize) < count {
+            let Ok(message) = timeout(Duration::from_millis(1), self.socket.receive()).await else { continue };
+            let got = message?.last().cloned().unwrap_or_default();
+            if got != expected.to_be_bytes() {
+                return Err(format!("message {expected} is {}", hex(&got)));
+            }
+            expected += 1;
+        }
+        Ok(format!("{expected} in order"))
+    }
+}
+
+impl Seen {
+    fn note(&mut self, event: MonitorEvent) {
+        let name = match event {
+            MonitorEvent::Listening { .. } => "listening",
+            MonitorEvent::Accepted { .. } => "accepted",
+            MonitorEvent::Connected { .. } => "connected",
+            MonitorEvent::Retrying { .. } => "retrying",
+            MonitorEvent::GaveUp { .. } => "gave-up",
+            MonitorEvent::HandshakeSucceeded { routing_id, .. } => {
+                self.handshakes += 1;
+                self.peers.insert(routing_id);
+                "handshake-succeeded"
+            }
+            MonitorEvent::HandshakeFailed { .. } => "handshake-failed",
+            MonitorEvent::Disconnected { .. } => "disconnected",
+            _ => "other",
+        };
+        self.events.push_back(name);
+    }
+}
+
+/// Connects anew for every message.
+async fn churn(count: usize, endpoint: &Endpoint) -> Result<String, Failure> {
+    for number in 0..count {
+        let dealer = Dealer::builder().linger(Duration::from_secs(5)).build();
+        dealer.connect(endpoint).map_err(text)?;
+        dealer.send(Message::single(number.to_string())).await.map_err(text)?;
+        dealer.close().await;
+    }
+    Ok(count.to_string())
+}
+
+/// Either type; messages are lists of frames, a ROUTER's with the routing id in front.
+enum Socket {
+    Router(Router),
+    Dealer(Dealer),
+}
+
+impl Socket {
+    async fn bind(&self, endpoint: &Endpoint) -> Result<Endpoint, Failure> {
+        match self {
+            Self::Router(router) => router.bind(endpoint).await,
+            Self::Dealer(dealer) => dealer.bind(endpoint).await,
+        }
+        .map_err(text)
+    }
+
+    fn connect(&self, endpoint: &Endpoint) -> Result<(), Failure> {
+        match self {
+            Self::Router(router) => router.connect(endpoint),
+            Self::Dealer(dealer) => dealer.connect(endpoint),
+        }
+        .map_err(text)
+    }
+
+    fn monitor(&self) -> Monitor {
+        match self {
+            Self::Router(router) => router.monitor(),
+            Self::Dealer(dealer) => dealer.monitor(),
+        }
+    }
+
+    async fn send(&self, frames: Vec<Vec<u8>>) -> Result<(), Failure> {
+        match self {
+            Self::Router(router) => {
+                let (to, message) = addressed(&frames)?;
+                router.send(&to, message).await
+            }
+            Self::Dealer(dealer) => dealer.send(Message::from_frames(frames)).await,
+        }
+        .map_err(why)
+    }
+
+    fn try_send(&self, frames: Vec<Vec<u8>>) -> Result<(), Failure> {
+        match self {
+            Self::Router(router) => {
+                let (to, message) = addressed(&frames)?;
+                router.try_send(&to, message)
+            }
+            Self::Dealer(dealer) => dealer.try_send(Message::from_frames(frames)),
+        }
+        .map_err(why)
+    }
+
+    async fn receive(&mut self) -> Result<Vec<Vec<u8>>, Failure> {
+        let (from, message) = match self {
+            Self::Router(router) => router.recv().await.map(|(from, message)| (Some(from), message)),
+            Self::Dealer(dealer) => dealer.recv().await.map(|message| (None, message)),
+        }
+        .map_err(text)?;
+        let id = from.map(|id| id.as_bytes().to_vec());
+        Ok(id.into_iter().chain(message.frames().map(<[u8]>::to_vec)).collect())
+    }
+
+    async fn close(self) {
+        match self {
+            Self::Router(router) => router.close().await,
+            Self::Dealer(dealer) => dealer.close().await,
+        }
+    }
+}
+
+fn addressed(frames: &[Vec<u8>]) -> Result<(RoutingId, Message), Failure> {
+    let (id, body) = frames.split_first().ok_or("no frames")?;
+    Ok((RoutingId::any(id).map_err(text)?, Message::from_frames(body)))
+}
+
+/// Options of the `socket` command; times in milliseconds.
+#[derive(Default)]
+struct Options<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> Options<'a> {
+    fn parse(words: &[&'a str]) -> Result<Self, Failure> {
+        words
+            .iter()
+            .map(|word| word.split_once('=').ok_or_else(|| format!("not name=value: {word}")))
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+
+    fn router(&self) -> Result<Router, Failure> {
+        let handover = self.0.contains(&("handover", "1"));
+        let builder = self.common(Router::builder())?;
+        Ok(builder.handover(if handover { Handover::Replace } else { Handover::Refuse }).build())
+    }
+
+    fn common<T>(&self, builder: SocketBuilder<T>) -> Result<SocketBuilder<T>, Failure> {
+        let mut builder = builder.linger(Duration::from_secs(1));
+        let mut reconnect = Reconnect { first: Duration::from_millis(100), longest: Duration::from_secs(5) };
+        let mut limits = Limits::default();
+        for (name, value) in &self.0 {
+            match *name {
+                "id" => builder = builder.routing_id(RoutingId::new(unhex(value)?).map_err(text)?),
+                "send_hwm" => builder = builder.send_hwm(number(value)?),
+                "receive_hwm" => builder = builder.receive_hwm(number(value)?),
+                "linger" => builder = builder.linger(millis(value)?),
+                "handshake" => builder = builder.handshake_timeout(millis(value)?),
+                "heartbeat" => {
+                    let interval = millis(value)?;
+                    builder = builder.heartbeat(Heartbeat { interval, timeout: interval * 5, ttl: Duration::ZERO });
+                }
+                "reconnect" => reconnect.first = millis(value)?,
+                "reconnect_max" => reconnect.longest = millis(value)?,
+                "max_frame" => limits.frame = number(value)? as u64,
+                "max_message" => limits.message = number(value)? as u64,
+                "handover" => {}
+                _ => return Err(format!("no such option: {name}")),
+            }
+        }
+        Ok(builder.reconnect(reconnect).limits(limits))
+    }
+}
+
+fn locked(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn why(error: SendError) -> Failure {
+    match error.reason {
+        SendFailure::Full => "full".to_owned(),
+        SendFailure::Gone => "gone".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+fn text(error: impl std::fmt::Display) -> Failure {
+    error.to_string()
+}
+
+fn number(word: &str) -> Result<usize, Failure> {
+    word.parse().map_err(|error| format!("{word}: {error}"))
+}
+
+fn millis(word: &str) -> Result<Duration, Failure> {
+    number(word).map(|ms| Duration::from_millis(ms as u64))
+}
+
+fn parse_frames(words: &[&str]) -> Result<Vec<Vec<u8>>, Failure> {
+    words.iter().map(|word| parse_frame(word)).collect()
+}
+
+fn parse_frame(word: &str) -> Result<Vec<u8>, Failure> {
+    match (word, word.strip_prefix('@').and_then(|rest| rest.split_once(':'))) {
+        ("-", _) => Ok(Vec::new()),
+        (_, Some((length, start))) => Ok((0..=u8::MAX).cycle().skip(number(start)?).take(number(length)?).collect()),
+        (word, None) => unhex(word),
+    }
+}
+
+fn unhex(word: &str) -> Result<Vec<u8>, Failure> {
+    let digits = word.as_bytes().chunks(2);
+    digits
+        .map(|pair| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok()))
+        .collect::<Option<_>>()
+        .ok_or_else(|| format!("not hex: {word}"))
+}
+
+fn show(frames: &[Vec<u8>]) -> String {
+    let frames: Vec<String> = frames.iter().map(|frame| show_frame(frame)).collect();
+    frames.join(" ")
+}
+
+fn show_frame(frame: &[u8]) -> String {
+    match frame.len() {
+        0 => "-".to_owned(),
+        length if length > SHOWN_IN_FULL => format!("#{length}:{}", adler32(frame)),
+        _ => hex(frame),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The checksum of RFC 1950, as zlib has it.
+fn adler32(bytes: &[u8]) -> u32 {
+    let (low, high) = bytes.chunks(5000).fold((1u32, 0u32), |(low, high), chunk| {
+        let (low, high) = chunk.iter().fold((low, high), |(low, high), byte| {
+            let low = low + u32::from(*byte);
+            (low, high + low)
+        });
+        (low % 65521, high % 65521)
+    });
+    high << 16 | low
+}

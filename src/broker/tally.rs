@@ -1,0 +1,106 @@
+//! Small memories with a bound: counts of what is gone, and who was seen before.
+
+use std::collections::VecDeque;
+use std::hash::Hash;
+
+use hashbrown::HashMap;
+
+/// Last counts of queues or workers that are gone: the latest few.
+#[derive(Debug)]
+pub(super) struct Tally<K> {
+    limit: usize,
+    counts: VecDeque<(K, u64)>,
+}
+
+impl<K: PartialEq> Tally<K> {
+    /// A memory for this many.
+    pub fn new(limit: usize) -> Self {
+        Self { limit, counts: VecDeque::new() }
+    }
+
+    /// Remembers a count that is not zero.
+    pub fn put(&mut self, key: K, count: u64) {
+        if count == 0 {
+            return;
+        }
+        if self.counts.len() == self.limit {
+            self.counts.pop_front();
+        }
+        self.counts.push_back((key, count));
+    }
+
+    /// Takes the count of one that is back.
+    pub fn take(&mut self, key: &K) -> u64 {
+        let place = self.counts.iter().position(|(other, _)| other == key);
+        place.and_then(|place| self.counts.remove(place)).map_or(0, |(_, count)| count)
+    }
+
+    /// All of them, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &(K, u64)> {
+        self.counts.iter()
+    }
+}
+
+/// The latest few of many: what was said about whom.
+#[derive(Debug)]
+pub(super) struct Recent<K, V> {
+    limit: usize,
+    order: VecDeque<K>,
+    known: HashMap<K, V>,
+}
+
+impl<K: Clone + Eq + Hash, V: Default> Recent<K, V> {
+    /// A memory for this many.
+    pub fn new(limit: usize) -> Self {
+        Self { limit, order: VecDeque::new(), known: HashMap::new() }
+    }
+
+    /// What is remembered of `key`; a new one takes the place of the oldest.
+    pub fn entry(&mut self, key: &K) -> &mut V {
+        if !self.known.contains_key(key) {
+            if self.order.len() == self.limit
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.known.remove(&oldest);
+            }
+            self.order.push_back(key.clone());
+        }
+        self.known.entry(key.clone()).or_default()
+    }
+
+    /// Forgets one.
+    pub fn forget(&mut self, key: &K) {
+        if self.known.remove(key).is_some() {
+            self.order.retain(|other| other != key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tally_keeps_the_latest() {
+        let mut tally = Tally::new(2);
+        for (name, count) in [("a", 1), ("b", 0), ("c", 3), ("d", 4)] {
+            tally.put(name, count);
+        }
+        assert_eq!(tally.iter().copied().collect::<Vec<_>>(), [("c", 3), ("d", 4)]);
+        assert_eq!((tally.take(&"c"), tally.take(&"c"), tally.take(&"a")), (3, 0, 0));
+    }
+
+    #[test]
+    fn recent_is_bounded_and_forgets() {
+        let mut recent: Recent<u32, bool> = Recent::new(3);
+        for n in 0..100 {
+            *recent.entry(&n) = true;
+        }
+        assert_eq!((recent.known.len(), recent.order.len()), (3, 3));
+        assert!(*recent.entry(&99));
+        recent.forget(&99);
+        assert!(!*recent.entry(&99));
+        assert!(!*recent.entry(&1));
+        assert_eq!((recent.known.len(), recent.order.len()), (3, 3));
+    }
+}
