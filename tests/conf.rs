@@ -1,5 +1,8 @@
 //! Settings from the outside: the table, Python's reading of conf files, precedence, and what operators are told.
 
+// A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
