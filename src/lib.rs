@@ -1,5 +1,6 @@
 //! EventMQ: a job broker speaking eMQP/1.0 over ZMTP, in pure Rust.
 
+pub mod admin;
 pub mod broker;
 pub mod cli;
 pub mod clock;

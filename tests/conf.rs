@@ -394,3 +394,13 @@ fn near_misses() {
         assert_eq!(nearest(mistyped, names()), meant, "{mistyped}");
     }
 }
+
+/// An embedded broker and `emq router` without settings are the same, but for what depends on the machine.
+#[test]
+fn the_library_has_the_same_defaults() {
+    let mut loaded = set(&[]).unwrap().server;
+    let library = eventmq::broker::ServerConf::default();
+    loaded.core.waiting_bytes = library.core.waiting_bytes;
+    loaded.wire.max_connections = library.wire.max_connections;
+    assert_eq!(loaded, library);
+}

@@ -60,7 +60,17 @@ pub(super) enum ReadyMeaning {
 impl Slots {
     /// The account of a worker that just registered.
     pub fn new(now: Instant) -> Self {
-        Self { free: 0, capacity: 0, owed: 0, abandoned: 0, deaths: 0, withheld: 0, replaced: 0, interrupted: false, grown: now }
+        Self {
+            free: 0,
+            capacity: 0,
+            owed: 0,
+            abandoned: 0,
+            deaths: 0,
+            withheld: 0,
+            replaced: 0,
+            interrupted: false,
+            grown: now,
+        }
     }
 
     /// Slots a job can be sent to.

@@ -64,13 +64,7 @@ struct Pair {
 impl Pair {
     fn new(a: ConnectionConfig, b: ConnectionConfig) -> Self {
         let now = Instant::now();
-        Self {
-            start: now,
-            now,
-            delay: Duration::from_millis(10),
-            chunk: 7,
-            ends: [End::new(a, now), End::new(b, now)],
-        }
+        Self { start: now, now, delay: Duration::from_millis(10), chunk: 7, ends: [End::new(a, now), End::new(b, now)] }
     }
 
     /// A ROUTER and a DEALER with heartbeats on one side.
@@ -182,10 +176,7 @@ fn section_6_an_error_command_says_why_we_are_refused() {
     for reason in [&b"400"[..], b"", b"anything \xff at all"] {
         let mut hand = Hand::new(config(SocketType::Dealer), now);
         let error = command("ERROR", &[&[reason.len() as u8], reason].concat());
-        assert_eq!(
-            hand.feed(&[greeting(), error].concat(), now),
-            Err(ConnectionError::Refused(reason.into()))
-        );
+        assert_eq!(hand.feed(&[greeting(), error].concat(), now), Err(ConnectionError::Refused(reason.into())));
     }
 }
 

@@ -51,8 +51,9 @@ fn a_message() -> impl Strategy<Value = Vec<u8>> {
 /// A whole conversation, now and then with something wrong in it.
 fn conversation() -> impl Strategy<Value = Vec<u8>> {
     let wrong = proptest::option::weighted(0.3, vec(any::<u8>(), 1..12));
-    (vec(prop_oneof![4 => a_message(), 1 => a_command()], 0..6), wrong)
-        .prop_map(|(items, wrong)| [greeting(), ready("DEALER", b"w"), items.concat(), wrong.unwrap_or_default()].concat())
+    (vec(prop_oneof![4 => a_message(), 1 => a_command()], 0..6), wrong).prop_map(|(items, wrong)| {
+        [greeting(), ready("DEALER", b"w"), items.concat(), wrong.unwrap_or_default()].concat()
+    })
 }
 
 /// Feeds bytes in the given pieces, `budget` messages at a time; gives events, error and output.

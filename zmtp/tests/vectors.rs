@@ -109,10 +109,7 @@ fn messages_both_ways() {
         (Message::from(long(255)), [hex("00ff"), long(255)].concat()),
         (Message::from(long(256)), [hex("02 0000000000000100"), long(256)].concat()),
         (Message::from_frames(["", "q", "r"]), hex("0100 0101 71 0001 72")),
-        (
-            Message::from_frames([&hex("f341b1ae")[..], b"", b"q", b"r"]),
-            hex("0104 f341b1ae 0100 0101 71 0001 72"),
-        ),
+        (Message::from_frames([&hex("f341b1ae")[..], b"", b"q", b"r"]), hex("0104 f341b1ae 0100 0101 71 0001 72")),
         (Message::from_frames(["env1", "env2", "", "R"]), hex("0104 656e7631 0104 656e7632 0100 0001 52")),
     ];
     for (message, bytes) in vectors {
