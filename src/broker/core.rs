@@ -134,9 +134,9 @@ impl Broker {
         self.check_shutdown(turn);
     }
 
-    /// When to step a [`Input::Tick`] at the latest.
+    /// When to step a [`Input::Tick`] at the latest; never again once the broker has stopped.
     pub fn deadline(&self) -> Option<Instant> {
-        self.timers.next()
+        self.timers.next().filter(|_| !matches!(self.phase, Phase::Stopped))
     }
 
     fn on_message(&mut self, turn: &mut Turn<'_>, socket: SocketId, from: RoutingId, message: &Message) {
