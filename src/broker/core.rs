@@ -30,6 +30,8 @@ pub struct Broker {
     pub(super) config: BrokerConfig,
     pub(super) sockets: Sockets,
     pub(super) started: Instant,
+    /// The last step.
+    pub(super) stepped: Instant,
     pub(super) ids: MsgIds,
     pub(super) queues: Queues,
     pub(super) workers: Workers,
@@ -87,6 +89,7 @@ impl Broker {
         Self {
             sockets: Sockets::new(&config),
             started: now.mono,
+            stepped: now.mono,
             ids: MsgIds::new(seed),
             queues: Queues::new(&config.default_queue),
             workers: Workers::new(),

@@ -54,6 +54,7 @@ impl Model {
             })
             .collect();
         let gone = self.settle_workers(&view)?;
+        self.settle_schedulers(&view)?;
         self.settle_jobs(&view, &dispatched, &gone)?;
         for (position, effect) in effects.iter().enumerate() {
             match effect {

@@ -89,7 +89,8 @@ impl Model {
         match job.asked.timeout.map(Duration::from_secs) {
             Some(limit) => {
                 let due = job.since + limit + self.config.timeout_grace;
-                (due, Some(due.max(self.stalled) + SLACK))
+                // A REPLY may be among what was not read while the broker stood still.
+                (due, Some(due + self.stalled.saturating_sub(job.since) + SLACK))
             }
             None => (job.since + self.config.global_timeout, None),
         }

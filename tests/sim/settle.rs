@@ -31,6 +31,20 @@ impl Model {
         Ok(gone)
     }
 
+    /// Schedulers the broker gave up.
+    pub fn settle_schedulers(&mut self, view: &View) -> Checked {
+        for (key, heard) in &self.schedulers {
+            let quiet = self.config.heartbeat_interval.is_some() && self.now + EPSILON >= *heard + self.silence_limit();
+            let may = quiet || !self.attached.contains(key) || self.is_stopping();
+            ensure!(may || view.schedulers.contains(key), "schedulers are kept", "{key:?} is gone at {:?}", self.now);
+        }
+        self.schedulers.retain(|key, _| view.schedulers.contains(key));
+        for key in &view.schedulers {
+            ensure!(self.schedulers.contains_key(key), "only INFORM registers", "{key:?} at {:?}", self.now);
+        }
+        Ok(())
+    }
+
     pub fn settle_jobs(&mut self, view: &View, dispatched: &[(Bytes, Key)], gone: &[Key]) -> Checked {
         for index in self.live.clone() {
             let job = &self.jobs[index];
