@@ -95,7 +95,11 @@ impl Model {
             let job = &self.jobs[index];
             ensure!(same || self.is_stopping(), "a job is in one place", "{job:?}, seen {seen:?} at {now:?}");
         }
-        self.holds_forgotten = view.jobs.values().filter(|seen| **seen != Seen::Dead).count() > self.live.len();
+        let forgotten = |msgid: &&Bytes| {
+            view.jobs.get(*msgid) != Some(&Seen::Dead)
+                && self.by_msgid.get(*msgid).is_some_and(|index| self.jobs[*index].place == Place::Forgotten)
+        };
+        self.held = view.jobs.keys().filter(forgotten).cloned().collect();
         for (msgid, seen) in &view.jobs {
             let known = self.by_msgid.get(msgid).map(|index| &self.jobs[*index]);
             let right = known.is_some_and(|job| match seen {
@@ -182,7 +186,7 @@ impl Model {
 
     pub fn not_settled(&self) -> Violation {
         let left: Vec<&Job> = self.live.iter().map(|index| &self.jobs[*index]).collect();
-        let detail = format!("{left:?}, untracked: {}, workers {:?}", self.holds_forgotten, self.workers);
+        let detail = format!("{left:?}, untracked {:?}, workers {:?}", self.held, self.workers);
         Violation::new("every job ends once all is well", detail)
     }
 
