@@ -55,6 +55,7 @@ impl Model {
             .collect();
         let gone = self.settle_workers(&view)?;
         self.settle_schedulers(&view)?;
+        self.settle_forgotten(&view);
         self.settle_jobs(&view, &dispatched, &gone)?;
         for (position, effect) in effects.iter().enumerate() {
             match effect {
@@ -203,7 +204,9 @@ impl Model {
         for job in &self.jobs {
             let ended = !job.place.is_live() && (job.place != Place::Abandoned);
             ensure!(ended, "every job ends", "{job:?}");
-            let kept = job.place == Place::Failed && job.may_repeat() && self.config.dead_limit >= 100;
+            // The list of dead jobs is bounded in number and in bytes.
+            let room = self.config.dead_limit >= 100 && self.config.waiting_bytes >= 1 << 20;
+            let kept = job.place == Place::Failed && job.may_repeat() && room;
             let listed = view.jobs.get(&job.msgid) == Some(&Seen::Dead);
             ensure!(!kept || listed, "a guaranteed job ends done or dead", "{job:?} is in no list");
         }
