@@ -34,7 +34,9 @@ impl Model {
     /// Schedulers the broker gave up.
     pub fn settle_schedulers(&mut self, view: &View) -> Checked {
         for (key, heard) in &self.schedulers {
-            let quiet = self.config.heartbeat_interval.is_some() && self.now + EPSILON >= *heard + self.silence_limit();
+            // Zero: a message for it came back.
+            let judged = self.config.heartbeat_interval.is_some() || *heard == Duration::ZERO;
+            let quiet = judged && self.now + EPSILON >= *heard + self.silence_limit();
             let may = quiet || !self.attached.contains(key) || self.is_stopping();
             ensure!(may || view.schedulers.contains(key), "schedulers are kept", "{key:?} is gone at {:?}", self.now);
         }
