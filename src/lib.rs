@@ -1,4 +1,6 @@
 //! EventMQ: a job broker speaking eMQP/1.0 over ZMTP, in pure Rust.
+#![forbid(unsafe_code)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 
 pub mod broker;
 pub mod clock;
