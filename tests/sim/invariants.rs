@@ -104,7 +104,8 @@ impl Model {
         for (msgid, seen) in &view.jobs {
             let known = self.by_msgid.get(msgid).map(|index| &self.jobs[*index]);
             let right = known.is_some_and(|job| match seen {
-                Seen::Dead => job.place == Place::Failed,
+                // Perhaps its id was used again since.
+                Seen::Dead => self.jobs.iter().any(|job| job.msgid == *msgid && job.place == Place::Failed),
                 Seen::InFlight(_) => job.place.is_live() || job.place == Place::Forgotten,
                 _ => job.place.is_live(),
             });
