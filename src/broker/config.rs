@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::emqp::{QueueName, QueueWeight};
 
 /// Settings of the core, resolved: nothing in here means "ask elsewhere".
@@ -43,6 +45,34 @@ pub struct BrokerConfig {
     pub dead_limit: usize,
     /// Which jobs the broker follows to their end.
     pub tracking: JobTracking,
+}
+
+impl Default for BrokerConfig {
+    /// Python's defaults where Python has the setting, and a socket for each role.
+    fn default() -> Self {
+        let default_queue = QueueName(Bytes::from_static(b"default"));
+        let (no, seconds) = (Roles::default(), Duration::from_secs);
+        Self {
+            sockets: vec![Roles { frontend: true, ..no }, Roles { backend: true, ..no }, Roles { admin: true, ..no }],
+            queues: vec![(10, default_queue.clone())],
+            default_queue,
+            default_weight: 10,
+            unknown_queue: UnknownQueue::Default,
+            hwm: 10_000,
+            waiting_bytes: 1 << 30,
+            heartbeat_interval: Some(seconds(3)),
+            heartbeat_timeout: seconds(5),
+            heartbeat_liveness: 3,
+            delivery_limit: 3,
+            retry_backoff: seconds(1),
+            retry_backoff_max: seconds(60),
+            timeout_grace: seconds(5),
+            global_timeout: seconds(300),
+            shutdown_grace: seconds(30),
+            dead_limit: 1000,
+            tracking: JobTracking::All,
+        }
+    }
 }
 
 /// What a socket is for.

@@ -111,10 +111,12 @@ impl Broker {
         None
     }
 
-    /// A process of a worker died, perhaps with a job: all jobs it has now are suspects.
+    /// A worker may have lost a job: all jobs it has now are suspects, given up when any would have ended by itself, and
+    /// not before what is on its way had time to arrive.
     pub(super) fn suspect_jobs(&mut self, turn: &mut Turn<'_>, worker: WorkerKey) {
         let Some(jobs) = self.workers.get(worker).map(|worker| worker.in_flight.clone()) else { return };
         let limit = self.config.global_timeout;
+        let soonest = turn.now.mono + self.config.heartbeat_timeout;
         for key in jobs {
             let armed = self.jobs.update(key, |job| {
                 let Place::InFlight(flight) = &mut job.place else { return None };
@@ -122,7 +124,7 @@ impl Broker {
                 if flight.deadline.is_some() {
                     return None;
                 }
-                flight.deadline = flight.since.checked_add(limit);
+                flight.deadline = flight.since.checked_add(limit).map(|deadline| deadline.max(soonest));
                 flight.deadline
             });
             if let Some(deadline) = armed.flatten() {
@@ -160,9 +162,10 @@ impl Broker {
         let queue = self.lose_job(turn, key, &id, Loss::Process);
         self.workers.with_slots(flight.worker, &mut self.queues, |slots| slots.on_suspect_given_up());
         self.resolve_suspects(turn, flight.worker);
-        self.offer(turn, flight.worker);
+        // The best worker for the job first: that need not be the one that lost it.
         if let Some(queue) = queue {
             self.pump(turn, queue);
         }
+        self.offer(turn, flight.worker);
     }
 }

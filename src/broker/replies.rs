@@ -35,7 +35,7 @@ impl Broker {
             return self.on_late_reply(from, request);
         };
         let retries = job.headers.retry_count.is_some_and(|n| n > 0);
-        let outcome = if retries { Outcome::of(result) } else { Outcome::at_a_glance(result) };
+        let outcome = if job.is_kept() { Outcome::of(result) } else { Outcome::at_a_glance(result) };
         match (outcome, job.place) {
             // It is about to be tried again anyway: this is the failure of an earlier delivery.
             (Outcome::Failed, Place::Waiting | Place::Delayed(_)) => self.on_late_reply(from, request),
@@ -82,7 +82,7 @@ impl Broker {
         }
         match outcome {
             Outcome::Completed => self.counters.completed += 1,
-            Outcome::Failed if job.headers.retry_count.is_some_and(|n| n > 0) => {
+            Outcome::Failed if job.is_kept() => {
                 self.bury(turn, job, queue, DeadReason::Failed);
             }
             Outcome::Failed => self.counters.failed += 1,
@@ -171,7 +171,7 @@ impl Broker {
             if job.headers.reply_requested {
                 self.send_error(turn, &job.client, job.msgid.clone(), JobErrorKind::Timeout);
             }
-            if job.headers.retry_count.is_some_and(|n| n > 0) {
+            if job.is_kept() {
                 self.bury(turn, job, queue, DeadReason::TimedOut);
             } else {
                 self.counters.failed += 1;

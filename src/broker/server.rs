@@ -3,6 +3,7 @@
 mod hub;
 mod sockets;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -50,6 +51,35 @@ pub struct WireConf {
     pub receive_hwm: usize,
 }
 
+impl Default for ServerConf {
+    /// EventMQ's usual ports on the loopback address.
+    fn default() -> Self {
+        let local = |port| Endpoint::from(SocketAddr::from(([127, 0, 0, 1], port)));
+        Self {
+            frontend: local(47291),
+            backend: local(47290),
+            admin: local(47293),
+            core: BrokerConfig::default(),
+            wire: WireConf::default(),
+        }
+    }
+}
+
+impl Default for WireConf {
+    fn default() -> Self {
+        Self {
+            max_connections: usize::MAX,
+            max_pending_handshakes: 1024,
+            handshake_timeout: Duration::from_secs(30),
+            limits: Limits::default(),
+            heartbeat_interval: Some(Duration::from_secs(1)),
+            heartbeat_timeout: Duration::from_secs(5),
+            send_hwm: 10_000,
+            receive_hwm: 1_000,
+        }
+    }
+}
+
 impl ServerConf {
     /// The sockets to bind, in the order of their [`SocketId`](super::SocketId)s.
     pub fn sockets(&self) -> impl Iterator<Item = (&Endpoint, Roles)> {
@@ -86,6 +116,22 @@ enum Control {
 /// A broker that listens, and runs once [`run`](Self::run) is awaited.
 ///
 /// Best on a current-thread runtime: its one hub and its links wake each other often.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use eventmq::broker::{Server, ServerConf};
+///
+/// let any: zmtp::Endpoint = "tcp://127.0.0.1:0".parse()?;
+/// let conf = ServerConf { frontend: any.clone(), backend: any.clone(), admin: any, ..ServerConf::default() };
+/// let server = Server::bind(conf).await?;
+/// println!("clients connect to {}, workers to {}", server.frontend(), server.backend());
+///
+/// let handle = server.handle();
+/// let running = tokio::spawn(server.run());
+/// handle.shutdown();
+/// running.await??;
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Server {
     hub: Hub,

@@ -13,6 +13,11 @@
 //!   which a Python worker ends any job by itself; then the slot was its own and is used again.
 //!
 //! At the start READYs come one by one, so until none was added for a settling time each further one is a process more.
+//! It may also replace one that died early: jobs in flight become suspects then, too. So they do by any other READY that
+//! has an explanation, but not the REPLY of a job in flight: a job that was given up, a late REPLY.
+//!
+//! What was under way when a connection ended is lost. After a return any job in flight may have been: a suspect that is
+//! given up then gives its slot back, because the READY that would have said so was lost with it.
 
 use std::time::{Duration, Instant};
 
@@ -24,12 +29,18 @@ pub(super) struct Slots {
     capacity: u32,
     /// REPLYs whose READY has not come yet.
     owed: u32,
+    /// REPLYs for no job in flight whose READY may come.
+    late: u32,
     /// Jobs the broker gave up or finished otherwise while this worker still had them: each may free a process.
     abandoned: u32,
     /// Processes that certainly died with a job among the suspects.
     deaths: u32,
     /// READYs not used because nobody knows whether a busy or an idle process died.
     withheld: u32,
+    /// READYs used as those of further processes, while jobs were in flight: perhaps they replaced a process.
+    replaced: u32,
+    /// The connection ended since the present suspects were sent.
+    interrupted: bool,
     /// The last registration or growth.
     grown: Instant,
 }
@@ -39,6 +50,9 @@ pub(super) struct Slots {
 pub(super) enum ReadyMeaning {
     /// A slot became free, by a job's end or because the worker is still starting.
     Slot,
+    /// As [`Slot`](Self::Slot), of a worker still starting, or by the end of a job that was given up before; or else a
+    /// process died with one of the jobs in flight.
+    SlotOrProcessDied,
     /// As [`Slot`](Self::Slot), and a job the broker does not track must have ended.
     UntrackedJobEnded,
     /// A process died with one of the jobs in flight.
@@ -50,7 +64,18 @@ pub(super) enum ReadyMeaning {
 impl Slots {
     /// The account of a worker that just registered.
     pub fn new(now: Instant) -> Self {
-        Self { free: 0, capacity: 0, owed: 0, abandoned: 0, deaths: 0, withheld: 0, grown: now }
+        Self {
+            free: 0,
+            capacity: 0,
+            owed: 0,
+            late: 0,
+            abandoned: 0,
+            deaths: 0,
+            withheld: 0,
+            replaced: 0,
+            interrupted: false,
+            grown: now,
+        }
     }
 
     /// Slots a job can be sent to.
@@ -83,8 +108,10 @@ impl Slots {
         self.abandoned = self.abandoned.saturating_add(1);
     }
 
-    /// A REPLY came for a job that was given up before.
+    /// The REPLY that came was for a job that had ended before, or for none at all.
     pub fn on_late_reply(&mut self) {
+        self.owed = self.owed.saturating_sub(1);
+        self.late = self.late.saturating_add(1);
         self.abandoned = self.abandoned.saturating_sub(1);
     }
 
@@ -99,15 +126,20 @@ impl Slots {
             self.free += 1;
             return ReadyMeaning::UntrackedJobEnded;
         }
-        if self.abandoned > 0 {
-            self.abandoned -= 1;
+        if self.late > 0 || self.abandoned > 0 {
+            let explained_by = if self.late > 0 { &mut self.late } else { &mut self.abandoned };
+            *explained_by -= 1;
             self.free += 1;
-            return ReadyMeaning::Slot;
+            return ReadyMeaning::SlotOrProcessDied;
         }
         if self.capacity == 0 || now.duration_since(self.grown) < settling {
             self.capacity += 1;
             self.free += 1;
             self.grown = now;
+            if in_flight > 0 {
+                self.replaced += 1;
+                return ReadyMeaning::SlotOrProcessDied;
+            }
             return ReadyMeaning::Slot;
         }
         if self.free > 0 || in_flight == 0 {
@@ -121,7 +153,12 @@ impl Slots {
 
     /// Whether any process died and nobody knows with which job.
     pub fn in_doubt(&self) -> bool {
-        self.deaths > 0 || self.withheld > 0
+        self.deaths > 0 || self.withheld > 0 || self.replaced > 0 || self.interrupted
+    }
+
+    /// The worker's connection is there again; messages of the one before may be lost.
+    pub fn on_reconnected(&mut self) {
+        self.interrupted = true;
     }
 
     /// A suspect was given up because its time was over.
@@ -130,6 +167,11 @@ impl Slots {
             self.deaths -= 1;
         } else if self.withheld > 0 {
             self.withheld -= 1;
+            self.free += 1;
+        } else if self.replaced > 0 {
+            self.replaced -= 1;
+            self.capacity = self.capacity.saturating_sub(1);
+        } else if self.interrupted {
             self.free += 1;
         } else {
             self.on_abandoned();
@@ -141,6 +183,8 @@ impl Slots {
     pub fn on_no_suspects(&mut self) {
         self.deaths = 0;
         self.withheld = 0;
+        self.replaced = 0;
+        self.interrupted = false;
     }
 }
 
@@ -199,15 +243,39 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_died_before_the_worker_settled_leaves_a_suspect() {
+        let start = Instant::now();
+        let mut slots = Slots::new(start);
+        assert_eq!(slots.on_ready(start, SETTLING, 0, 0), ReadyMeaning::Slot);
+        slots.on_dispatch();
+        assert_eq!(slots.on_ready(start, SETTLING, 1, 0), ReadyMeaning::SlotOrProcessDied);
+        assert!(slots.in_doubt());
+        slots.on_suspect_given_up();
+        assert_eq!((slots.free(), slots.capacity), (1, 1), "it has one process, and that is free");
+        slots.on_no_suspects();
+        slots.on_dispatch();
+        let settled = start + SETTLING;
+        assert_eq!(slots.on_ready(settled, SETTLING, 1, 0), ReadyMeaning::BusyProcessDied);
+    }
+
+    #[test]
+    fn a_job_lost_with_the_connection_gives_its_slot_back() {
+        let (mut slots, _) = settled(1, 1);
+        slots.on_reconnected();
+        slots.on_suspect_given_up();
+        assert_eq!(slots.free(), 1);
+    }
+
+    #[test]
     fn the_process_of_a_job_given_up_comes_back_as_one_slot() {
         let (mut slots, now) = settled(1, 1);
         slots.on_abandoned();
-        assert_eq!(slots.on_ready(now, SETTLING, 0, 0), ReadyMeaning::Slot);
+        assert_eq!(slots.on_ready(now, SETTLING, 0, 0), ReadyMeaning::SlotOrProcessDied);
         slots.on_dispatch();
         slots.on_abandoned();
-        slots.on_late_reply();
         slots.on_reply();
-        assert_eq!(slots.on_ready(now, SETTLING, 0, 0), ReadyMeaning::Slot);
+        slots.on_late_reply();
+        assert_eq!(slots.on_ready(now, SETTLING, 0, 0), ReadyMeaning::SlotOrProcessDied);
         assert_eq!(slots.free(), 1);
     }
 }

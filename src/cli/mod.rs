@@ -3,6 +3,7 @@
 mod config;
 mod logging;
 mod router;
+mod shell;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -15,6 +16,7 @@ use zmtp::BindError;
 
 pub use logging::{FILTER_VARIABLE, HEARTBEAT_TARGET, Logging, LoggingError};
 
+use crate::admin::AdminError;
 use crate::broker::ServerError;
 use crate::conf::{ConfError, FlagValue, Flags, Kind, Notice, Program, Urgency, settings};
 
@@ -25,13 +27,14 @@ Exit codes:
   0    done, or stopped as asked (SIGTERM, SIGINT, emq-cli shutdown)
   1    failed while starting or running, for example: address in use
   2    wrong usage, or settings that cannot be used
-  130  ended at once by a second SIGINT (143: SIGTERM) while running jobs were waited for";
+  130  ended at once by a second SIGINT (143: SIGTERM) while waiting for jobs";
 
 const EXAMPLES: &str = "\
 Examples:
   emq router                         run the broker with /etc/eventmq.conf, if it exists
   emq router -C eventmq.conf         run it with another conf file
   emq config router                  show every setting in force and where it comes from
+  emq cli status                     ask a running broker how it is
   emq router --help                  all flags and settings
 
 Called as emq-router (a link to this program) it is emq router.";
@@ -49,6 +52,8 @@ struct Cli {
 enum Command {
     Router(router::Args),
     Config(config::Args),
+    #[command(name = "cli")]
+    Shell(shell::Args),
 }
 
 /// Why the program ends before its time.
@@ -81,6 +86,9 @@ pub enum CliError {
     /// The broker ended with an error.
     #[error("{}{}", .0, advice(.0))]
     Run(#[from] ServerError),
+    /// A broker did not answer.
+    #[error(transparent)]
+    Admin(#[from] AdminError),
 }
 
 /// What to do about a start that failed.
@@ -100,7 +108,9 @@ impl CliError {
             Self::Conf(_) | Self::Logging(LoggingError::Filter { .. }) | Self::BadAssignment { .. } => {
                 ExitCode::from(2)
             }
-            Self::Logging(_) | Self::System { .. } | Self::Output(_) | Self::Run(_) => ExitCode::FAILURE,
+            Self::Logging(_) | Self::System { .. } | Self::Output(_) | Self::Run(_) | Self::Admin(_) => {
+                ExitCode::FAILURE
+            }
         }
     }
 }
@@ -118,6 +128,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match &cli.command {
         Command::Router(args) => router::run(args),
         Command::Config(args) => config::run(args),
+        Command::Shell(args) => shell::run(args),
     };
     match done {
         Ok(code) => code,
@@ -134,10 +145,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn by_name(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let name = arguments.first().map(Path::new).and_then(Path::file_name).and_then(OsStr::to_str);
     let subcommand = name.and_then(|name| name.strip_prefix("emq-")).map(str::to_owned);
-    if let Some(subcommand) = subcommand {
-        if Cli::command().get_subcommands().any(|known| known.get_name() == subcommand) {
-            arguments.insert(1, subcommand.into());
-        }
+    let known = |name: &String| Cli::command().get_subcommands().any(|known| known.get_name() == name);
+    if let Some(subcommand) = subcommand.filter(known) {
+        arguments.insert(1, subcommand.into());
     }
     arguments
 }
@@ -147,7 +157,7 @@ fn by_name(mut arguments: Vec<OsString>) -> Vec<OsString> {
 struct SettingFlags {
     /// Read this conf file (without FILE: the default one)
     #[arg(short = 'C', long, value_name = "FILE", num_args = 0..=1)]
-    config: Option<Option<PathBuf>>,
+    config: Option<Option<OsString>>,
 
     /// Set any setting, before environment and conf file; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
@@ -165,7 +175,7 @@ impl SettingFlags {
         };
         let values = self.set.iter().map(assignment).collect::<Result<_, _>>()?;
         // An empty name is none, as in Python.
-        let config = self.config.clone().flatten().filter(|path| !path.as_os_str().is_empty());
+        let config = self.config.clone().flatten().filter(|path| !path.is_empty()).map(PathBuf::from);
         Ok(Flags { config, values })
     }
 }
@@ -194,8 +204,8 @@ fn print_notices(notices: &[Notice]) {
 /// The settings of a program as a part of its help.
 fn settings_help(program: Program) -> String {
     let mut help = String::from(
-        "Settings, as keys of the conf file; EVENTMQ_<KEY>, in capitals, in the environment; or --set KEY=VALUE.\n\
-         What counts is the first of: flag, environment, section of the program, [global], default.\n",
+        "Settings: keys of the conf file, EVENTMQ_<KEY> in the environment, or --set KEY=VALUE.\n\
+         The first of these counts: flag, environment, own section, [global], default.\n",
     );
     for setting in settings::TABLE.iter().filter(|setting| setting.matters_to(program)) {
         let default = match (setting.kind, setting.default) {
@@ -203,7 +213,7 @@ fn settings_help(program: Program) -> String {
             (_, default) => default,
         };
         help.push_str(&format!("\n  {} <{}> [default: {default}]\n", setting.name, setting.kind));
-        for line in wrap(setting.help, 90) {
+        for line in wrap(setting.help, 74) {
             help.push_str(&format!("      {line}\n"));
         }
     }

@@ -14,20 +14,22 @@ use crate::conf::{
 
 const EXAMPLES: &str = "\
 Examples:
-  emq router                                         with /etc/eventmq.conf, if it exists
-  emq router -C eventmq.conf                         with another conf file
+  emq router                                    with /etc/eventmq.conf, if it exists
+  emq router -C eventmq.conf                    with another conf file
+  emq router -C eventmq.conf --check            only check the settings and show them
   emq router --frontend tcp://*:47291 --backend tcp://*:47290
-                                                     reachable from other machines
-  emq router -C eventmq.conf --check                 only check the settings and show them
   emq router --set hwm=20000 --set unknown_queue=hold --log-level debug
-  EVENTMQ_HWM=20000 emq router                       set by the environment";
+  EVENTMQ_HWM=20000 emq router                  set by the environment";
 
 const SIGNALS: &str = "\
 Signals:
-  SIGTERM, SIGINT  stop: running jobs get shutdown_grace to finish; a second one ends the process at once
-  SIGHUP           read the settings again; if they cannot be used, an error is logged and the old ones stay
+  SIGTERM, SIGINT  stop: running jobs get shutdown_grace to finish;
+                   a second one ends the process at once
+  SIGHUP           read the settings again; if they cannot be used, an error
+                   is logged and the old ones stay
 
-EMQ_LOG holds a filter for the log, such as info,zmtp=trace; --log-level counts more.";
+EMQ_LOG holds a filter for the log, such as info,zmtp=trace; --log-level
+counts more.";
 
 /// Run the broker: takes jobs from clients and gives them to workers.
 ///

@@ -152,8 +152,11 @@ pub fn nearest<'a>(mistyped: &str, known: impl Iterator<Item = &'a str>) -> Opti
     const ALIKE: f64 = 0.88;
 
     let mistyped = mistyped.to_lowercase().replace(['-', ' '], "_");
+    // Jaro-Winkler favours long common beginnings; one slip in a short name needs a rule of its own.
+    let one_slip = |name: &str| name.len() >= 3 && strsim::osa_distance(&mistyped, name) == 1;
+    let likeness = |name: &str| if one_slip(name) { 1.0 } else { strsim::jaro_winkler(&mistyped, name) };
     known
-        .map(|name| (strsim::jaro_winkler(&mistyped, name), name))
+        .map(|name| (likeness(name), name))
         .filter(|&(likeness, _)| likeness >= ALIKE)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, name)| name)

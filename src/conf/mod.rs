@@ -27,7 +27,7 @@ mod values;
 pub use ini::{Entry, Ini, IniError, IniProblem, InterpolationError, Percent, Section};
 pub use key::{GLOBAL_SECTION, Key, Kind, Program, Python, Setting, VARIABLE_PREFIX, find, nearest};
 pub use machine::Machine;
-pub use report::{ConfError, NamedBy, Notice, Origin, Urgency};
+pub use report::{Assignment, ConfError, NamedBy, Notice, Origin, Urgency};
 pub use resolve::{Effective, Resolved};
 pub use router::{Loaded, LogConf, RouterConf};
 pub use sources::{DEFAULT_FILE, FILE_VARIABLE, FlagValue, Flags, Sources, Variables, process_variables};

@@ -42,6 +42,23 @@ impl fmt::Display for Origin {
     }
 }
 
+/// A setting, the text it was given, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// The setting.
+    pub key: &'static str,
+    /// The text, or a stand-in if it must not be shown.
+    pub value: String,
+    /// Where it was set.
+    pub origin: Origin,
+}
+
+impl fmt::Display for Assignment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {:?} ({})", self.key, self.value, self.origin)
+    }
+}
+
 /// Who named the conf file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamedBy {
@@ -94,26 +111,20 @@ pub enum ConfError {
         source: IniError,
     },
     /// A value refers to something that is not there.
-    #[error("{origin}: {key} = {value:?}: {source}")]
+    #[error("{}: {} = {:?}: {source}", at.origin, at.key, at.value)]
     Interpolation {
-        /// Where it was set.
-        origin: Origin,
-        /// The setting.
-        key: &'static str,
-        /// The text.
-        value: String,
+        /// What was set where.
+        at: Box<Assignment>,
         /// What is wrong with it.
         source: InterpolationError,
     },
     /// A value of the wrong type or out of range.
-    #[error("{origin}: {key} = {value:?} {source}; correct it, or remove it for the default, {}", Shown(default))]
+    #[error(
+        "{}: {} = {:?} {source}; correct it, or remove it (default: {})", at.origin, at.key, at.value, Shown(default)
+    )]
     Value {
-        /// Where it was set.
-        origin: Origin,
-        /// The setting.
-        key: &'static str,
-        /// The text.
-        value: String,
+        /// What was set where.
+        at: Box<Assignment>,
         /// What is wrong with it.
         source: BadValue,
         /// What would stand if it were removed.
@@ -146,24 +157,14 @@ pub enum ConfError {
         second: String,
     },
     /// Two values that do not go together.
-    #[error(
-        "{first} = {first_value:?} ({first_origin}) {conflict} {second} = {second_value:?} ({second_origin}); {advice}"
-    )]
+    #[error("{first} {conflict} {second}; {advice}")]
     Conflict {
         /// One setting.
-        first: &'static str,
-        /// Its value.
-        first_value: String,
-        /// Where it was set.
-        first_origin: Origin,
+        first: Box<Assignment>,
         /// What is wrong between them.
         conflict: &'static str,
         /// The other setting.
-        second: &'static str,
-        /// Its value.
-        second_value: String,
-        /// Where it was set.
-        second_origin: Origin,
+        second: Box<Assignment>,
         /// What to do.
         advice: &'static str,
     },
@@ -352,7 +353,7 @@ struct Shown<'a>(&'a str);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_empty() { "which is empty" } else { self.0 })
+        f.write_str(if self.0.is_empty() { "empty" } else { self.0 })
     }
 }
 

@@ -6,10 +6,13 @@ use std::collections::BTreeMap;
 
 use super::ini::{DEFAULT_SECTION, Percent};
 use super::key::{GLOBAL_SECTION, Key, Kind, Program, Python, Setting, find, nearest};
-use super::report::{ConfError, Notice, Origin};
+use super::report::{Assignment, ConfError, Notice, Origin};
 use super::settings::TABLE;
 use super::sources::{ConfFile, Given, Sources};
 use super::values::{Show, python_switch, switch};
+
+/// Stands for a value that must not be shown.
+const HIDDEN: &str = "(not shown)";
 
 /// The settings of one program.
 #[derive(Debug, Clone)]
@@ -45,15 +48,8 @@ impl Resolved {
             match given.setting.check(&given.text) {
                 Ok(_) => resolved.notices.extend(switch_notice(given)),
                 Err(source) => {
-                    let Given { setting, text, origin } = given.clone();
-                    let value = if setting.is_secret() { "(not shown)".to_owned() } else { text };
-                    errors.push(ConfError::Value {
-                        origin,
-                        key: setting.name,
-                        value,
-                        source,
-                        default: setting.default,
-                    });
+                    let at = Box::new(resolved.assignment(given.setting));
+                    errors.push(ConfError::Value { at, source, default: given.setting.default });
                 }
             }
         }
@@ -63,11 +59,8 @@ impl Resolved {
 
     /// The value of a setting.
     pub fn get<T: Show>(&self, key: Key<T>) -> Result<T, ConfError> {
-        let text = self.text(key.setting);
-        (key.parse)(text).map_err(|source| ConfError::Value {
-            origin: self.origin(key.setting),
-            key: key.setting.name,
-            value: text.to_owned(),
+        (key.parse)(self.text(key.setting)).map_err(|source| ConfError::Value {
+            at: Box::new(self.assignment(key.setting)),
             source,
             default: key.setting.default,
         })
@@ -83,7 +76,7 @@ impl Resolved {
         let show = |setting: &&'static Setting| {
             let text = self.text(setting);
             let value = match setting.is_secret() && !text.is_empty() {
-                true => "(not shown)".to_owned(),
+                true => HIDDEN.to_owned(),
                 false => setting.check(text).unwrap_or_else(|_| text.to_owned()),
             };
             Effective { setting, value, origin: self.origin(setting) }
@@ -100,7 +93,13 @@ impl Resolved {
         self.notices.push(notice);
     }
 
-    pub(super) fn text(&self, setting: &Setting) -> &str {
+    /// A setting with its text and origin, for messages.
+    pub(super) fn assignment(&self, setting: &Setting) -> Assignment {
+        let value = if setting.is_secret() { HIDDEN } else { self.text(setting) };
+        Assignment { key: setting.name, value: value.to_owned(), origin: self.origin(setting) }
+    }
+
+    fn text(&self, setting: &Setting) -> &str {
         self.found.get(setting.name).map_or(setting.default, |given| &given.text)
     }
 
@@ -141,7 +140,9 @@ impl Resolved {
         reader: &str,
         errors: &mut Vec<ConfError>,
     ) {
-        for (key, entry) in file.ini.section(section).into_iter().flatten() {
+        let mut entries: Vec<_> = file.ini.section(section).into_iter().flatten().collect();
+        entries.sort_by_key(|(_, entry)| entry.line);
+        for (key, entry) in entries {
             let origin = Origin::File { path: file.path.clone(), section: section.to_owned(), line: entry.line };
             let Some(setting) = find(key) else {
                 // What stands in [DEFAULT] is often there only to be referred to.
@@ -160,8 +161,9 @@ impl Resolved {
             match text {
                 Ok(text) => self.take(program, Given { setting, text, origin }),
                 Err(source) => {
-                    let value = entry.raw.clone();
-                    errors.push(ConfError::Interpolation { origin, key: setting.name, value, source });
+                    let value = if setting.is_secret() { HIDDEN } else { &entry.raw };
+                    let at = Box::new(Assignment { key: setting.name, value: value.to_owned(), origin });
+                    errors.push(ConfError::Interpolation { at, source });
                 }
             }
         }

@@ -142,7 +142,8 @@ fn resolve_log(from: &Resolved) -> Result<LogConf, ConfError> {
     })
 }
 
-/// Gives every role a socket: one to roles whose addresses are equal.
+/// Gives every role a socket: one to roles whose addresses are equal, unless their port is 0, which asks the system for
+/// a port of one's own.
 fn share_sockets([frontend, backend, admin]: [&Endpoint; 3]) -> Vec<Roles> {
     let same = |one: &Endpoint, other: &Endpoint| one == other && one.port() != 0;
     let none = Roles::default();
@@ -191,15 +192,6 @@ fn conflict<T>(
     second: Key<T>,
     advice: &'static str,
 ) -> ConfError {
-    let (first, second) = (first.setting, second.setting);
-    ConfError::Conflict {
-        first: first.name,
-        first_value: from.text(first).to_owned(),
-        first_origin: from.origin(first),
-        conflict,
-        second: second.name,
-        second_value: from.text(second).to_owned(),
-        second_origin: from.origin(second),
-        advice,
-    }
+    let place = |key: Key<T>| Box::new(from.assignment(key.setting));
+    ConfError::Conflict { first: place(first), conflict, second: place(second), advice }
 }

@@ -111,7 +111,7 @@ settings! {
 
     // Connections.
 
-    /// Most connections at a time, over all sockets; more are closed as they come. auto: the limit of open files
+    /// Most connections at a time, for each socket; more are closed as they come. auto: the limit of open files
     /// (ulimit -n) less a reserve.
     MAX_CONNECTIONS: Bound = "max_connections" values::bound, Count("auto or number"), default "auto",
         for &[Router], New;
@@ -132,7 +132,7 @@ settings! {
     ZMTP_HEARTBEAT_TIMEOUT: Duration = "zmtp_heartbeat_timeout" values::positive_seconds, Seconds, default "5",
         for &[Router], New;
     /// Most messages queued for one peer.
-    SEND_HWM: usize = "send_hwm" values::positive, Count("messages"), default "1000", for &[Router], New;
+    SEND_HWM: usize = "send_hwm" values::positive, Count("messages"), default "10000", for &[Router], New;
     /// Most messages of one peer read and not dealt with yet; its connection is not read from meanwhile.
     RECEIVE_HWM: usize = "receive_hwm" values::positive, Count("messages"), default "1000", for &[Router], New;
     /// Most ZeroMQ sockets of one process.
@@ -175,11 +175,11 @@ settings! {
 
     /// The host of the Redis server that keeps schedules.
     RQ_HOST: String = "rq_host" values::text, Text, default "localhost", for &[Scheduler], Same;
-    /// Its port.
+    /// The port of that server.
     RQ_PORT: u16 = "rq_port" values::port, Count("port"), default "6379", for &[Scheduler], Same;
     /// The number of the database in it.
     RQ_DB: usize = "rq_db" values::count, Count("number"), default "0", for &[Scheduler], Same;
-    /// Its password; empty for none.
+    /// The password of that server; empty for none.
     RQ_PASSWORD: String = "rq_password" values::text, Secret, default "", for &[Scheduler], Same;
     /// The Python class that talks to Redis.
     REDIS_CLIENT_CLASS: String = "redis_client_class" values::text, Text, default "redis.StrictRedis",
@@ -196,10 +196,10 @@ settings! {
     /// Where Python's router writes the messages it received.
     WAL: String = "wal" values::text, Text, default "/var/log/eventmq/wal.log", for &[Router],
         OnlyThere("messages are not logged to a file; log_level = trace shows them");
-    /// Whether it does.
+    /// Whether Python's router writes them.
     WAL_ENABLED: bool = "wal_enabled" values::switch, Switch, default "false", for &[Router],
         OnlyThere("messages are not logged to a file; log_level = trace shows them");
-    /// The file itself.
+    /// The name of the conf file itself.
     CONFIG_FILE: String = "config_file" values::text, Text, default "/etc/eventmq.conf", for ALL,
         OnlyThere("a file cannot name another; use -C FILE or the variable EVENTMQ_CONFIG_FILE");
     /// The encoding of texts in messages.

@@ -130,7 +130,7 @@ fn read_file(flags: &Flags, variables: &Variables, notices: &mut Vec<Notice>) ->
     let variable = variables.iter().find(|(name, _)| name == FILE_VARIABLE).map(|(_, path)| PathBuf::from(path));
     let (path, named_by) = match (&flags.config, variable) {
         (Some(flag), variable) => {
-            if let Some(variable) = variable.filter(|variable| variable != flag) {
+            if let Some(variable) = variable.filter(|variable| variable != flag && !variable.as_os_str().is_empty()) {
                 notices.push(Notice::FlagWins { flag: flag.clone(), variable });
             }
             (flag.clone(), NamedBy::Flag)

@@ -322,12 +322,10 @@ fn parse_port(text: &str) -> Result<u16, EndpointError> {
         return Ok(0);
     }
     // `u16::from_str` also takes a leading `+`.
-    if text.bytes().all(|b| b.is_ascii_digit()) {
-        if let Ok(port) = text.parse() {
-            return Ok(port);
-        }
+    match text.parse() {
+        Ok(port) if text.bytes().all(|b| b.is_ascii_digit()) => Ok(port),
+        _ => Err(EndpointError::BadPort { port: text.to_owned() }),
     }
-    Err(EndpointError::BadPort { port: text.to_owned() })
 }
 
 fn parse_host(text: &str) -> Result<Host, EndpointError> {
@@ -419,7 +417,7 @@ mod tests {
         for (text, message) in [
             ("", "`` has no `://`; expected an address such as tcp://127.0.0.1:5555"),
             ("127.0.0.1:5555", "`127.0.0.1:5555` has no `://`; expected an address such as tcp://127.0.0.1:5555"),
-            ("ipc:///tmp/x", "transport `ipc` is not supported; expected tcp://HOST:PORT"),
+            ("ipc:///run/x", "transport `ipc` is not supported; expected tcp://HOST:PORT"),
             ("TCP://a:1", "unknown transport `TCP`; expected tcp://HOST:PORT"),
             ("://a:1", "unknown transport ``; expected tcp://HOST:PORT"),
             ("tcp://", "the port is missing in ``; expected HOST:PORT"),

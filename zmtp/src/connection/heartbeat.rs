@@ -25,7 +25,8 @@ struct Pings {
 impl Liveness {
     /// PINGs go to 3.1 peers only: libzmq 4.0 and 4.1 hand them to the application as messages.
     pub(super) fn new(heartbeat: Option<Heartbeat>, version: Version, now: Instant) -> Self {
-        let pings = heartbeat.filter(|_| version >= Version::V3_1).map(|settings| Pings {
+        let wanted = |settings: &Heartbeat| !settings.interval.is_zero() && version >= Version::V3_1;
+        let pings = heartbeat.filter(wanted).map(|settings| Pings {
             settings,
             next: now + settings.interval,
             unanswered: None,
@@ -45,8 +46,8 @@ impl Liveness {
     /// May be earlier than anything is really due: traffic moves the true time, not the timer.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let pings = self.pings.as_ref().map(|pings| match pings.unanswered {
-            Some(sent) => pings.next.min(sent + pings.settings.timeout),
-            None => pings.next,
+            Some(sent) if !pings.settings.timeout.is_zero() => pings.next.min(sent + pings.settings.timeout),
+            _ => pings.next,
         });
         let ttl = self.peer_ttl.map(|ttl| self.last_traffic + ttl);
         pings.into_iter().chain(ttl).min()
@@ -59,9 +60,10 @@ impl Liveness {
         }
         let Some(pings) = &mut self.pings else { return Ok(None) };
         if let Some(sent) = pings.unanswered {
-            if self.last_traffic > sent {
+            // Traffic in the instant of the PING counts: clocks are coarse, and it is a sign of life either way.
+            if self.last_traffic >= sent {
                 pings.unanswered = None;
-            } else if sent + pings.settings.timeout <= now {
+            } else if !pings.settings.timeout.is_zero() && sent + pings.settings.timeout <= now {
                 return Err(ConnectionError::Silent);
             }
         }

@@ -63,9 +63,9 @@ impl Default for Limits {
 /// Heartbeat settings (RFC 37, "Connection heartbeating"; libzmq's HEARTBEAT_IVL, _TIMEOUT and _TTL).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// Period of our PINGs.
+    /// Period of our PINGs; zero: none are sent.
     pub interval: Duration,
-    /// The connection ends when nothing arrives for this long after a PING.
+    /// The connection ends when nothing arrives for this long after a PING; zero: it does not.
     pub timeout: Duration,
     /// We ask the peer to give up after this long without traffic; zero: we do not ask. At most 65.5 s are sent.
     pub ttl: Duration,
@@ -119,6 +119,8 @@ struct Open {
     liveness: Liveness,
     /// A PONG waits in the transmit queue: further PINGs are answered by that one.
     pong_pending: bool,
+    /// A PING waits there too: to a peer that takes nothing no second one is written.
+    ping_pending: bool,
 }
 
 impl Connection {
@@ -161,7 +163,8 @@ impl Connection {
         if let State::Handshake { handshake, .. } = &mut self.state {
             let Some(peer) = handshake.receive(input, &self.config, self.transmit.run_mut())? else { return Ok(()) };
             let liveness = Liveness::new(self.config.heartbeat, peer.version, now);
-            self.state = State::Open(Open { inbound: Inbound::default(), liveness, pong_pending: false });
+            self.state =
+                State::Open(Open { inbound: Inbound::default(), liveness, pong_pending: false, ping_pending: false });
             events.push(Event::Ready(Box::new(peer)));
         }
         let State::Open(open) = &mut self.state else { return Ok(()) };
@@ -216,6 +219,7 @@ impl Connection {
     pub fn on_flushed(&mut self) {
         if let State::Open(open) = &mut self.state {
             open.pong_pending = false;
+            open.ping_pending = false;
         }
     }
 
@@ -239,7 +243,9 @@ impl Connection {
             }
             State::Open(open) => match open.liveness.on_deadline(now) {
                 Ok(Some(ttl)) => {
-                    command::put_ping(self.transmit.run_mut(), ttl);
+                    if !std::mem::replace(&mut open.ping_pending, true) {
+                        command::put_ping(self.transmit.run_mut(), ttl);
+                    }
                     Ok(())
                 }
                 Ok(None) => Ok(()),

@@ -1,0 +1,1 @@
+//! Memory that grows with what peers make up must have a bound.
