@@ -98,9 +98,14 @@ impl Slots {
         self.free += 1;
     }
 
-    /// A REPLY came, for whichever job.
+    /// A REPLY came for one of the jobs in flight with this worker: a READY is sure to follow.
     pub fn on_reply(&mut self) {
         self.owed = self.owed.saturating_add(1);
+    }
+
+    /// A REPLY came for another job, or for none: perhaps a READY follows.
+    pub fn on_strange_reply(&mut self) {
+        self.late = self.late.saturating_add(1);
     }
 
     /// A job of this worker ended without a REPLY from it.
@@ -108,10 +113,8 @@ impl Slots {
         self.abandoned = self.abandoned.saturating_add(1);
     }
 
-    /// The REPLY that came was for a job that had ended before, or for none at all.
+    /// The REPLY that came was for a job that had been given up.
     pub fn on_late_reply(&mut self) {
-        self.owed = self.owed.saturating_sub(1);
-        self.late = self.late.saturating_add(1);
         self.abandoned = self.abandoned.saturating_sub(1);
     }
 
@@ -273,7 +276,7 @@ mod tests {
         assert_eq!(slots.on_ready(now, SETTLING, 0, 0), ReadyMeaning::SlotOrProcessDied);
         slots.on_dispatch();
         slots.on_abandoned();
-        slots.on_reply();
+        slots.on_strange_reply();
         slots.on_late_reply();
         assert_eq!(slots.on_ready(now, SETTLING, 0, 0), ReadyMeaning::SlotOrProcessDied);
         assert_eq!(slots.free(), 1);

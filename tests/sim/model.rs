@@ -3,11 +3,11 @@
 //! Where the specification leaves a moment open (when exactly a silent worker is given up), the model knows the earliest
 //! and the latest, and takes the broker's snapshot for what lies between.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use eventmq::broker::{BrokerConfig, DownReason, Input, JobTracking, SocketId};
+use eventmq::broker::{BrokerConfig, DownReason, Input, JobTracking, SocketId, Why};
 use zmtp::{Message, RoutingId};
 
 use crate::frames::{Asked, Parsed, result};
@@ -147,8 +147,8 @@ pub struct Model {
     pub by_msgid: HashMap<Bytes, usize>,
     pub dispatches: u64,
     pub stopping: Option<Duration>,
-    /// The broker still has a job in flight that nobody follows.
-    pub holds_forgotten: bool,
+    /// Jobs that nobody follows, but that the broker still has in flight.
+    pub held: HashSet<Bytes>,
     pub step: Step,
     pub counts: Counts,
 }
@@ -179,7 +179,7 @@ impl Model {
             by_msgid: HashMap::new(),
             dispatches: 0,
             stopping: None,
-            holds_forgotten: false,
+            held: HashSet::new(),
             step: Step::default(),
             counts: Counts::default(),
         }
@@ -191,7 +191,7 @@ impl Model {
 
     /// Nothing is left to do.
     pub fn is_settled(&self) -> bool {
-        self.live.is_empty() && !self.holds_forgotten
+        self.live.is_empty() && self.held.is_empty()
     }
 
     /// Takes note of an input, before the broker sees it.
@@ -209,7 +209,7 @@ impl Model {
                     worker.detached = Some((now, *reason));
                 }
             }
-            Input::Undelivered { socket, to, message, .. } => self.undelivered((*socket, to.clone()), message),
+            Input::Undelivered { socket, to, message, why } => self.undelivered((*socket, to.clone()), message, *why),
             Input::Shutdown => self.stopping = self.stopping.or(Some(now)),
             Input::Tick => self.step.tick = true,
             _ => {}
@@ -227,9 +227,17 @@ impl Model {
         self.attached.insert(key);
     }
 
-    fn undelivered(&mut self, key: Key, message: &Message) {
-        let Some(worker) = self.workers.get_mut(&key) else { return self.request_returned(&key, message) };
-        worker.suspect = true;
+    fn undelivered(&mut self, key: Key, message: &Message, why: Why) {
+        if let Some(worker) = self.workers.get_mut(&key) {
+            worker.suspect = true;
+            if why == Why::Gone {
+                worker.detached = worker.detached.or(Some((self.now, DownReason::Closed)));
+            }
+        }
+        if let Some(heard) = self.schedulers.get_mut(&key) {
+            // As good as silent.
+            *heard = Duration::ZERO;
+        }
         self.request_returned(&key, message);
     }
 
@@ -304,6 +312,9 @@ impl Model {
             if certain {
                 worker.heard.0 = self.now;
                 worker.suspect = false;
+                if self.attached.contains(key) {
+                    worker.detached = None;
+                }
             }
         }
         if let Some(heard) = self.schedulers.get_mut(key) {
@@ -411,7 +422,8 @@ impl Model {
             return;
         };
         // The msgid of a job that ended may be used again: nobody can remember all of them.
-        if self.by_msgid.get(parsed.msgid).is_some_and(|known| self.jobs[*known].place.is_live()) {
+        let known = self.by_msgid.get(parsed.msgid).map(|index| self.jobs[*index].place);
+        if known.is_some_and(Place::is_live) || self.held.contains(parsed.msgid) {
             return;
         }
         // A timeout can only be enforced on what is followed.

@@ -34,7 +34,9 @@ impl Model {
     /// Schedulers the broker gave up.
     pub fn settle_schedulers(&mut self, view: &View) -> Checked {
         for (key, heard) in &self.schedulers {
-            let quiet = self.config.heartbeat_interval.is_some() && self.now + EPSILON >= *heard + self.silence_limit();
+            // Zero: a message for it came back.
+            let judged = self.config.heartbeat_interval.is_some() || *heard == Duration::ZERO;
+            let quiet = judged && self.now + EPSILON >= *heard + self.silence_limit();
             let may = quiet || !self.attached.contains(key) || self.is_stopping();
             ensure!(may || view.schedulers.contains(key), "schedulers are kept", "{key:?} is gone at {:?}", self.now);
         }
@@ -58,6 +60,28 @@ impl Model {
             }
         }
         Ok(())
+    }
+
+    /// Jobs that nobody follows: given up like others, when there are signs that they are lost, and only that shows.
+    pub fn settle_forgotten(&mut self, view: &View) {
+        for msgid in std::mem::take(&mut self.held) {
+            if matches!(view.jobs.get(&msgid), Some(Seen::InFlight(_))) {
+                continue;
+            }
+            let Some(job) = self.by_msgid.get(&msgid).map(|index| &self.jobs[*index]) else { continue };
+            let Some(worker) = job.worker.as_ref().and_then(|key| self.workers.get_mut(key)) else { continue };
+            let still = view.jobs.iter().filter(|(id, seen)| {
+                let other = self.by_msgid.get(*id).map(|index| &self.jobs[*index]);
+                let its_own = other.is_some_and(|other| other.place == Place::Forgotten && other.worker == job.worker);
+                its_own && matches!(seen, Seen::InFlight(_))
+            });
+            // A READY explains the end of one of them; any other was given up, and its slot with it.
+            if worker.untracked > still.count() as i64 {
+                worker.untracked -= 1;
+                worker.slots += i64::from(worker.reconnected.is_some_and(|at| at >= job.since));
+                worker.dubious = worker.dubious.or(Some(self.now));
+            }
+        }
     }
 
     fn settle_in_flight(&mut self, index: usize, seen: Option<&Seen>, gone: &[Key]) -> Checked {
@@ -138,10 +162,6 @@ impl Model {
     /// Takes the fate that fits what the snapshot shows.
     fn choose(&mut self, index: usize, seen: Option<&Seen>, fates: &[Place]) -> Checked {
         let job = &self.jobs[index];
-        if self.is_stopping() && matches!(seen, None | Some(Seen::Dead)) {
-            self.place(index, Place::Abandoned);
-            return Ok(());
-        }
         let fits = |fate: Place| match seen {
             // Handed out at once: a retry has its pause first.
             Some(Seen::Waiting(_) | Seen::GoingOut) => fate == Place::Waiting,
@@ -150,6 +170,10 @@ impl Model {
             Some(Seen::InFlight(_)) => false,
         };
         let Some(fate) = fates.iter().copied().find(|fate| fits(*fate)) else {
+            if self.is_stopping() && matches!(seen, None | Some(Seen::Dead)) {
+                self.place(index, Place::Abandoned);
+                return Ok(());
+            }
             let detail = format!("{job:?} is now {seen:?}, possible {fates:?}, at {:?}", self.now);
             return Err(Violation::new("a job is in one place", detail));
         };

@@ -61,14 +61,14 @@ fn a_retry_that_succeeds_is_one_result() {
 }
 
 #[test]
-fn a_failure_without_retries_is_an_end_whatever_guarantee_says() {
+fn a_guaranteed_job_that_fails_without_retries_is_dead() {
     let mut world = World::new();
     world.worker("w", "", 1);
     world.sent();
     world.request("c", "a", "default", "guarantee,reply-requested");
     fail(&mut world, "w", "a", FAILED);
     assert_eq!(world.sent().last().unwrap(), "c ERROR a ValueError");
-    assert_eq!((world.count().failed, world.count().completed, world.count().dead), (1, 0, 0));
+    assert_eq!((world.count().failed, world.count().completed, world.count().dead), (0, 0, 1));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn c06_the_broker_gives_a_hung_job_up_after_timeout_and_grace() {
     assert!(world.sent().is_empty());
     world.pass_alive(0.2, &["w"]);
     assert_eq!(world.sent(), ["c ERROR a Timeout"]);
-    assert_eq!((world.slots("w"), world.count().failed), (0, 1), "its process is still busy");
+    assert_eq!((world.slots("w"), world.count().dead), (0, 1), "its process is still busy");
     world.done("w", "a");
     assert!(world.sent().is_empty());
     assert_eq!((world.slots("w"), world.count().late_replies), (1, 1));
