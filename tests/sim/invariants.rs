@@ -145,6 +145,10 @@ impl Model {
         }
         for (index, key) in &self.step.dispatched {
             let (Some(worker), job) = (self.workers.get(key), &self.jobs[*index]) else { continue };
+            if !self.is_fit(key, worker) {
+                // A silent worker may be the last choice for one queue and none for another.
+                continue;
+            }
             let Some(weight) = job.effective.as_deref().and_then(|queue| Self::weight(worker, queue)) else { continue };
             for other in &waiting {
                 let Some(theirs) = other.effective.as_deref().and_then(|queue| Self::weight(worker, queue)) else {
