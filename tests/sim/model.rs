@@ -122,6 +122,8 @@ pub struct Step {
     /// A worker that registered, and with which message.
     pub informed: Option<(Key, Bytes)>,
     pub schedule: Option<Message>,
+    /// A SCHEDULE that came back: another scheduler may get it.
+    pub returned_schedule: Option<Message>,
     pub admin: Option<(Key, Bytes)>,
     /// Jobs that ended.
     pub ended: Vec<usize>,
@@ -237,6 +239,7 @@ impl Model {
         if let Some(heard) = self.schedulers.get_mut(&key) {
             // As good as silent.
             *heard = Duration::ZERO;
+            self.step.returned_schedule = Some(message.clone());
         }
         self.request_returned(&key, message);
     }
