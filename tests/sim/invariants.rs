@@ -150,7 +150,7 @@ impl Model {
                 continue;
             }
             let Some(weight) = job.effective.as_deref().and_then(|queue| Self::weight(worker, queue)) else { continue };
-            for other in &waiting {
+            for other in waiting.iter().filter(|other| !self.step.came_due.contains(&other.order)) {
                 let Some(theirs) = other.effective.as_deref().and_then(|queue| Self::weight(worker, queue)) else {
                     continue;
                 };

@@ -125,6 +125,8 @@ pub struct Step {
     /// A SCHEDULE that came back: another scheduler may get it.
     pub returned_schedule: Option<Message>,
     pub admin: Option<(Key, Bytes)>,
+    /// Jobs whose retry came due, perhaps after what else happened.
+    pub came_due: Vec<usize>,
     /// Jobs that ended.
     pub ended: Vec<usize>,
     /// Dispatches: job, worker.

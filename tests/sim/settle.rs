@@ -124,6 +124,7 @@ impl Model {
             }
             Some(Seen::Waiting(_) | Seen::GoingOut) if self.now >= job.since + self.config.retry_backoff / 2 => {
                 self.place(index, Place::Waiting);
+                self.step.came_due.push(index);
                 self.settle_waiting(index, seen)
             }
             _ if job.doubtful => {
