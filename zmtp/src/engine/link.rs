@@ -20,6 +20,7 @@ use tokio_util::io::poll_read_buf;
 use super::core::{Core, LinkId};
 use super::inbox::Delivery;
 use super::pipe::{AbortReason, Asleep, LinkWaits, Order, Pipe, Taken};
+use super::pool::BufferPool;
 use crate::connection::{Connection, ConnectionError, Event, Transmit};
 use crate::monitor::{MonitorEvent, Reason};
 use crate::pattern::{Origin, Pattern};
@@ -38,6 +39,8 @@ const STASH: usize = 4 * 1024;
 /// How long a link that has written everything waits for the peer to close too.
 const DRAIN: Duration = Duration::from_secs(1);
 const SLICES: usize = 64;
+/// A larger list of events is given back before sleeping.
+const KEEP_EVENTS: usize = 64;
 
 /// Where a link comes from.
 #[derive(Debug, Clone)]
@@ -67,6 +70,7 @@ where
         connection: Connection::new(core.connection.clone(), now()),
         stream,
         input: None,
+        oversized: false,
         undecoded: false,
         events: Vec::new(),
         batch: Transmit::new(),
@@ -138,6 +142,8 @@ struct Link<S> {
     connection: Connection,
     /// Bytes read and not decoded, in a buffer of the pool while the link is awake.
     input: Option<BytesMut>,
+    /// `input` has grown beyond what the pool keeps. What is left of it after a large message would keep all of it alive.
+    oversized: bool,
     /// Decoding stopped at its budget: there may be whole messages in `input`.
     undecoded: bool,
     events: Vec<Event>,
@@ -290,22 +296,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         }
     }
 
-    fn make_room(&self, input: &mut BytesMut) {
+    fn make_room(&mut self, input: &mut BytesMut) {
         let room = self.connection.wanted().min(MAX_RESERVE).min(input.len()).max(MIN_READ);
         if input.capacity() - input.len() < room {
             input.reserve(room.max(4 * MIN_READ));
         }
+        self.oversized |= input.capacity() > BufferPool::LARGEST;
     }
 
     /// Gives the read buffer back before sleeping, keeping at most a few bytes of an unfinished frame.
     fn release_input<P>(&mut self, core: &Core<P>) {
+        if self.events.capacity() > KEEP_EVENTS {
+            self.events = Vec::new();
+        }
         match self.input.take() {
             Some(mut input) if input.len() <= STASH => {
                 if !input.is_empty() {
                     self.input = Some(BytesMut::from(&input[..]));
                     input.clear();
                 }
-                if input.capacity() > STASH {
+                if !std::mem::take(&mut self.oversized) && input.capacity() > STASH {
                     core.pool.put(input);
                 }
             }
