@@ -1,5 +1,8 @@
 //! The built binary: help, exit codes, signals, output.
 
+// A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)]
+
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
@@ -157,8 +160,10 @@ fn every_example_of_the_help_works() {
     directory.file("eventmq.conf", "[global]\nhwm = 5\n");
     let binaries = Path::new(BINARY).parent().unwrap();
     let path = format!("{}:{}", binaries.display(), env::var("PATH").unwrap());
+    let broker = Running::start(&[]);
+    let ask_it = format!("emq cli --addr {}", broker.address("admin"));
     let mut tried = 0;
-    for arguments in [&["--help"][..], &["router", "--help"], &["config", "--help"]] {
+    for arguments in [&["--help"][..], &["router", "--help"], &["config", "--help"], &["cli", "--help"]] {
         let help = text(&run(arguments).stdout);
         let (_, examples) = help.split_once("Examples:\n").unwrap();
         for line in examples.lines().take_while(|line| !line.is_empty()) {
@@ -166,6 +171,7 @@ fn every_example_of_the_help_works() {
             let example = line.trim().split("  ").next().unwrap();
             let runs_a_broker = example.contains("emq router") && !example.contains("--help");
             let check = if runs_a_broker && !example.contains("--check") { " --check" } else { "" };
+            let example = example.replace(" --addr tcp://10.0.0.5:47293", "").replace("emq cli", &ask_it);
             let mut command = without_settings(Command::new("sh"));
             command.args(["-fc", &format!("{example}{check}")]).current_dir(&directory.0);
             let output = command.env("PATH", &path).output().unwrap();
@@ -173,7 +179,8 @@ fn every_example_of_the_help_works() {
             tried += 1;
         }
     }
-    assert!(tried >= 12, "{tried} examples found");
+    assert!(tried >= 18, "{tried} examples found");
+    assert_eq!(broker.end(), 0, "the last example stops the broker");
 }
 
 #[test]

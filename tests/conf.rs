@@ -1,5 +1,8 @@
 //! Settings from the outside: the table, Python's reading of conf files, precedence, and what operators are told.
 
+// A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
@@ -154,7 +157,9 @@ fn every_setting_of_the_broker_changes_what_it_is_told() {
 
 #[test]
 fn files_are_read_as_pythons_configparser_reads_them() {
-    let expected: BTreeMap<String, Option<BTreeMap<String, BTreeMap<String, Option<String>>>>> =
+    /// What Python made of a file: values by key, `None` where `%` means nothing; by section.
+    type Sections = BTreeMap<String, BTreeMap<String, Option<String>>>;
+    let expected: BTreeMap<String, Option<Sections>> =
         serde_json::from_str(&fs::read_to_string("tests/conf/expected.json").unwrap()).unwrap();
     assert_eq!(expected.len(), fs::read_dir("tests/conf/ini").unwrap().count());
     for (file, sections) in &expected {

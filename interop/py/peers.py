@@ -188,6 +188,10 @@ def hold(_worker: FakeWorker, _job: Job) -> None:
     """Takes the job and does nothing with it."""
 
 
+class Crash(Exception):
+    """Raised by a handler: the worker's connection ends there and then, without a word."""
+
+
 class FakeWorker:
     """A worker (FW) in a thread of its own: INFORM, READYs, HEARTBEATs, and a handler for every REQUEST.
 
@@ -308,6 +312,8 @@ class FakeWorker:
                 self._loop()
             finally:
                 self._dealer.close()
+        except Crash:
+            pass
         except BaseException as failure:  # noqa: BLE001 - shown by close()
             self._failure = failure
 

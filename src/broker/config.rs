@@ -53,11 +53,7 @@ impl Default for BrokerConfig {
         let default_queue = QueueName(Bytes::from_static(b"default"));
         let (no, seconds) = (Roles::default(), Duration::from_secs);
         Self {
-            sockets: vec![
-                Roles { frontend: true, ..no },
-                Roles { backend: true, ..no },
-                Roles { admin: true, ..no },
-            ],
+            sockets: vec![Roles { frontend: true, ..no }, Roles { backend: true, ..no }, Roles { admin: true, ..no }],
             queues: vec![(10, default_queue.clone())],
             default_queue,
             default_weight: 10,

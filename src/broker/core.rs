@@ -30,6 +30,8 @@ pub struct Broker {
     pub(super) config: BrokerConfig,
     pub(super) sockets: Sockets,
     pub(super) started: Instant,
+    /// The last step.
+    pub(super) stepped: Instant,
     pub(super) ids: MsgIds,
     pub(super) queues: Queues,
     pub(super) workers: Workers,
@@ -87,6 +89,7 @@ impl Broker {
         Self {
             sockets: Sockets::new(&config),
             started: now.mono,
+            stepped: now.mono,
             ids: MsgIds::new(seed),
             queues: Queues::new(&config.default_queue),
             workers: Workers::new(),
@@ -131,9 +134,9 @@ impl Broker {
         self.check_shutdown(turn);
     }
 
-    /// When to step a [`Input::Tick`] at the latest.
+    /// When to step a [`Input::Tick`] at the latest; never again once the broker has stopped.
     pub fn deadline(&self) -> Option<Instant> {
-        self.timers.next()
+        self.timers.next().filter(|_| !matches!(self.phase, Phase::Stopped))
     }
 
     fn on_message(&mut self, turn: &mut Turn<'_>, socket: SocketId, from: RoutingId, message: &Message) {

@@ -162,9 +162,10 @@ impl Broker {
         let queue = self.lose_job(turn, key, &id, Loss::Process);
         self.workers.with_slots(flight.worker, &mut self.queues, |slots| slots.on_suspect_given_up());
         self.resolve_suspects(turn, flight.worker);
-        self.offer(turn, flight.worker);
+        // The best worker for the job first: that need not be the one that lost it.
         if let Some(queue) = queue {
             self.pump(turn, queue);
         }
+        self.offer(turn, flight.worker);
     }
 }

@@ -133,11 +133,12 @@ impl Broker {
             info!(scheduler = %from, "scheduler left");
         }
         let Some(key) = self.workers.find(from) else { return };
-        self.on_seen(turn, key);
         let Some(worker) = self.workers.get(key).filter(|worker| worker.is_live()) else { return };
         let queues: Vec<_> = worker.queues.iter().map(|(_, queue)| *queue).collect();
         info!(worker = %from, jobs = worker.in_flight.len(), "worker is leaving, it gets no more jobs");
         self.workers.set_standing(key, Standing::Draining, &mut self.queues);
+        // Only now: a worker that was silent is offered jobs when it is heard from again.
+        self.on_seen(turn, key);
         self.arm_worker(turn.now.mono, key);
         for queue in queues.into_iter().chain([self.queues.default_key()]) {
             self.rehome(queue);
@@ -151,10 +152,10 @@ impl Broker {
             if let Some(worker) = self.workers.get_mut(key) {
                 worker.reconnected = true;
             }
-            self.on_seen(turn, key);
             // What was under way, a REQUEST or a REPLY and its READY, is lost.
             self.workers.with_slots(key, &mut self.queues, |slots| slots.on_reconnected());
             self.suspect_jobs(turn, key);
+            self.on_seen(turn, key);
         } else if socket == self.sockets.frontend {
             self.note_alive(turn, peer);
         }

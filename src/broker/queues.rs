@@ -54,6 +54,12 @@ pub(super) struct Queue {
 }
 
 impl Queue {
+    /// Registrations and held jobs that name it.
+    #[cfg(test)]
+    pub fn holders(&self) -> u32 {
+        self.holders
+    }
+
     /// The worker to give the next job to.
     pub fn choose(&self) -> Option<WorkerKey> {
         let first = self.candidates.first()?;

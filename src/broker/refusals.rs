@@ -22,6 +22,12 @@ pub(super) enum RefusalLog {
 }
 
 impl Refusals {
+    /// Whether a summary is due some time.
+    #[cfg(test)]
+    pub fn is_armed(&self) -> bool {
+        self.open.is_some()
+    }
+
     /// One more.
     pub fn on_refused(&mut self, now: Instant) -> RefusalLog {
         match &mut self.open {

@@ -25,7 +25,11 @@ impl Broker {
         let sender = self.workers.find(from);
         if let Some(worker) = sender {
             self.on_seen(turn, worker);
-            self.workers.with_slots(worker, &mut self.queues, |slots| slots.on_reply());
+            let in_flight = |job: &Job| matches!(job.place, Place::InFlight(flight) if flight.worker == worker);
+            let its_own = self.jobs.find(request).and_then(|key| self.jobs.get(key)).is_some_and(in_flight);
+            self.workers.with_slots(worker, &mut self.queues, |slots| {
+                if its_own { slots.on_reply() } else { slots.on_strange_reply() }
+            });
         } else {
             self.note_stranger(from);
         }

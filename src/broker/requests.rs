@@ -24,9 +24,6 @@ impl Broker {
                 return self.on_malformed(turn, self.sockets.frontend, &from, request.message, &error);
             }
         };
-        if !matches!(self.phase, Phase::Running) {
-            return self.refuse(turn, &from, msgid, request.queue, JobErrorKind::ShuttingDown);
-        }
         if let Some(job) = self.jobs.find(&msgid).and_then(|key| self.jobs.get(key)) {
             // The same job again, or a stranger with the same idea of an id.
             if job.client == from {
@@ -34,6 +31,9 @@ impl Broker {
                 return self.acknowledge(turn, from, msgid);
             }
             return self.refuse(turn, &from, msgid, request.queue, JobErrorKind::DuplicateId);
+        }
+        if !matches!(self.phase, Phase::Running) {
+            return self.refuse(turn, &from, msgid, request.queue, JobErrorKind::ShuttingDown);
         }
         let queue = self.route(request.queue);
         let worker = self.queues.get(queue).and_then(|queue| queue.choose());

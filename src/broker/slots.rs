@@ -13,7 +13,8 @@
 //!   which a Python worker ends any job by itself; then the slot was its own and is used again.
 //!
 //! At the start READYs come one by one, so until none was added for a settling time each further one is a process more.
-//! It may also replace one that died early: jobs in flight become suspects then, too.
+//! It may also replace one that died early: jobs in flight become suspects then, too. So they do by any other READY that
+//! has an explanation, but not the REPLY of a job in flight: a job that was given up, a late REPLY.
 //!
 //! What was under way when a connection ended is lost. After a return any job in flight may have been: a suspect that is
 //! given up then gives its slot back, because the READY that would have said so was lost with it.
@@ -28,6 +29,8 @@ pub(super) struct Slots {
     capacity: u32,
     /// REPLYs whose READY has not come yet.
     owed: u32,
+    /// REPLYs for no job in flight whose READY may come.
+    late: u32,
     /// Jobs the broker gave up or finished otherwise while this worker still had them: each may free a process.
     abandoned: u32,
     /// Processes that certainly died with a job among the suspects.
@@ -47,7 +50,8 @@ pub(super) struct Slots {
 pub(super) enum ReadyMeaning {
     /// A slot became free, by a job's end or because the worker is still starting.
     Slot,
-    /// As [`Slot`](Self::Slot), of a worker still starting; or a process died early with one of the jobs in flight.
+    /// As [`Slot`](Self::Slot), of a worker still starting, or by the end of a job that was given up before; or else a
+    /// process died with one of the jobs in flight.
     SlotOrProcessDied,
     /// As [`Slot`](Self::Slot), and a job the broker does not track must have ended.
     UntrackedJobEnded,
@@ -60,7 +64,18 @@ pub(super) enum ReadyMeaning {
 impl Slots {
     /// The account of a worker that just registered.
     pub fn new(now: Instant) -> Self {
-        Self { free: 0, capacity: 0, owed: 0, abandoned: 0, deaths: 0, withheld: 0, replaced: 0, interrupted: false, grown: now }
+        Self {
+            free: 0,
+            capacity: 0,
+            owed: 0,
+            late: 0,
+            abandoned: 0,
+            deaths: 0,
+            withheld: 0,
+            replaced: 0,
+            interrupted: false,
+            grown: now,
+        }
     }
 
     /// Slots a job can be sent to.
@@ -83,9 +98,14 @@ impl Slots {
         self.free += 1;
     }
 
-    /// A REPLY came, for whichever job.
+    /// A REPLY came for one of the jobs in flight with this worker: a READY is sure to follow.
     pub fn on_reply(&mut self) {
         self.owed = self.owed.saturating_add(1);
+    }
+
+    /// A REPLY came for another job, or for none: perhaps a READY follows.
+    pub fn on_strange_reply(&mut self) {
+        self.late = self.late.saturating_add(1);
     }
 
     /// A job of this worker ended without a REPLY from it.
@@ -93,7 +113,7 @@ impl Slots {
         self.abandoned = self.abandoned.saturating_add(1);
     }
 
-    /// A REPLY came for a job that was given up before.
+    /// The REPLY that came was for a job that had been given up.
     pub fn on_late_reply(&mut self) {
         self.abandoned = self.abandoned.saturating_sub(1);
     }
@@ -109,10 +129,11 @@ impl Slots {
             self.free += 1;
             return ReadyMeaning::UntrackedJobEnded;
         }
-        if self.abandoned > 0 {
-            self.abandoned -= 1;
+        if self.late > 0 || self.abandoned > 0 {
+            let explained_by = if self.late > 0 { &mut self.late } else { &mut self.abandoned };
+            *explained_by -= 1;
             self.free += 1;
-            return ReadyMeaning::Slot;
+            return ReadyMeaning::SlotOrProcessDied;
         }
         if self.capacity == 0 || now.duration_since(self.grown) < settling {
             self.capacity += 1;
@@ -252,12 +273,12 @@ mod tests {
     fn the_process_of_a_job_given_up_comes_back_as_one_slot() {
         let (mut slots, now) = settled(1, 1);
         slots.on_abandoned();
-        assert_eq!(slots.on_ready(now, SETTLING, 0, 0), ReadyMeaning::Slot);
+        assert_eq!(slots.on_ready(now, SETTLING, 0, 0), ReadyMeaning::SlotOrProcessDied);
         slots.on_dispatch();
         slots.on_abandoned();
+        slots.on_strange_reply();
         slots.on_late_reply();
-        slots.on_reply();
-        assert_eq!(slots.on_ready(now, SETTLING, 0, 0), ReadyMeaning::Slot);
+        assert_eq!(slots.on_ready(now, SETTLING, 0, 0), ReadyMeaning::SlotOrProcessDied);
         assert_eq!(slots.free(), 1);
     }
 }

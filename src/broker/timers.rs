@@ -44,6 +44,12 @@ impl Timers {
         self.due.first().map(|(at, _)| *at)
     }
 
+    /// How many are armed.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.due.len()
+    }
+
     /// Takes out one that is due.
     pub fn pop(&mut self, now: Instant) -> Option<Timer> {
         if self.next()? > now {

@@ -3,6 +3,7 @@
 mod config;
 mod logging;
 mod router;
+mod shell;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -15,6 +16,7 @@ use zmtp::BindError;
 
 pub use logging::{FILTER_VARIABLE, HEARTBEAT_TARGET, Logging, LoggingError};
 
+use crate::admin::AdminError;
 use crate::broker::ServerError;
 use crate::conf::{ConfError, FlagValue, Flags, Kind, Notice, Program, Urgency, settings};
 
@@ -32,6 +34,7 @@ Examples:
   emq router                         run the broker with /etc/eventmq.conf, if it exists
   emq router -C eventmq.conf         run it with another conf file
   emq config router                  show every setting in force and where it comes from
+  emq cli status                     ask a running broker how it is
   emq router --help                  all flags and settings
 
 Called as emq-router (a link to this program) it is emq router.";
@@ -49,6 +52,8 @@ struct Cli {
 enum Command {
     Router(router::Args),
     Config(config::Args),
+    #[command(name = "cli")]
+    Shell(shell::Args),
 }
 
 /// Why the program ends before its time.
@@ -81,6 +86,9 @@ pub enum CliError {
     /// The broker ended with an error.
     #[error("{}{}", .0, advice(.0))]
     Run(#[from] ServerError),
+    /// A broker did not answer.
+    #[error(transparent)]
+    Admin(#[from] AdminError),
 }
 
 /// What to do about a start that failed.
@@ -100,7 +108,9 @@ impl CliError {
             Self::Conf(_) | Self::Logging(LoggingError::Filter { .. }) | Self::BadAssignment { .. } => {
                 ExitCode::from(2)
             }
-            Self::Logging(_) | Self::System { .. } | Self::Output(_) | Self::Run(_) => ExitCode::FAILURE,
+            Self::Logging(_) | Self::System { .. } | Self::Output(_) | Self::Run(_) | Self::Admin(_) => {
+                ExitCode::FAILURE
+            }
         }
     }
 }
@@ -118,6 +128,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match &cli.command {
         Command::Router(args) => router::run(args),
         Command::Config(args) => config::run(args),
+        Command::Shell(args) => shell::run(args),
     };
     match done {
         Ok(code) => code,

@@ -53,8 +53,9 @@ impl Model {
                 Some((Bytes::copy_from_slice(parsed.msgid), key))
             })
             .collect();
-        self.settle_repetition(&view, &dispatched);
         let gone = self.settle_workers(&view)?;
+        self.settle_schedulers(&view)?;
+        self.settle_forgotten(&view);
         self.settle_jobs(&view, &dispatched, &gone)?;
         for (position, effect) in effects.iter().enumerate() {
             match effect {
@@ -95,10 +96,16 @@ impl Model {
             let job = &self.jobs[index];
             ensure!(same || self.is_stopping(), "a job is in one place", "{job:?}, seen {seen:?} at {now:?}");
         }
+        let forgotten = |msgid: &&Bytes| {
+            view.jobs.get(*msgid) != Some(&Seen::Dead)
+                && self.by_msgid.get(*msgid).is_some_and(|index| self.jobs[*index].place == Place::Forgotten)
+        };
+        self.held = view.jobs.keys().filter(forgotten).cloned().collect();
         for (msgid, seen) in &view.jobs {
             let known = self.by_msgid.get(msgid).map(|index| &self.jobs[*index]);
             let right = known.is_some_and(|job| match seen {
-                Seen::Dead => job.place == Place::Failed,
+                // Perhaps its id was used again since.
+                Seen::Dead => self.jobs.iter().any(|job| job.msgid == *msgid && job.place == Place::Failed),
                 Seen::InFlight(_) => job.place.is_live() || job.place == Place::Forgotten,
                 _ => job.place.is_live(),
             });
@@ -181,7 +188,8 @@ impl Model {
 
     pub fn not_settled(&self) -> Violation {
         let left: Vec<&Job> = self.live.iter().map(|index| &self.jobs[*index]).collect();
-        Violation::new("every job ends once all is well", format!("{left:?}, workers {:?}", self.workers))
+        let detail = format!("{left:?}, untracked {:?}, workers {:?}", self.held, self.workers);
+        Violation::new("every job ends once all is well", detail)
     }
 
     /// The end of a schedule.
@@ -197,7 +205,9 @@ impl Model {
         for job in &self.jobs {
             let ended = !job.place.is_live() && (job.place != Place::Abandoned);
             ensure!(ended, "every job ends", "{job:?}");
-            let kept = job.place == Place::Failed && job.may_repeat() && self.config.dead_limit >= 100;
+            // The list of dead jobs is bounded in number and in bytes.
+            let room = self.config.dead_limit >= 100 && self.config.waiting_bytes >= 1 << 20;
+            let kept = job.place == Place::Failed && job.may_repeat() && room;
             let listed = view.jobs.get(&job.msgid) == Some(&Seen::Dead);
             ensure!(!kept || listed, "a guaranteed job ends done or dead", "{job:?} is in no list");
         }

@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use crate::faults::{Nature, Queues, WorkerPlan};
 use crate::frames::{Asked, Parsed, result};
-use crate::peers::{Action, BEAT, Cx, Timer};
-
-/// After this much silence a worker gives its broker up: HEARTBEAT_LIVENESS times HEARTBEAT_TIMEOUT.
-const GIVE_UP: Duration = Duration::from_secs(15);
+use crate::peers::{Action, BEAT, Cx, GIVE_UP, Timer};
 
 /// A Python-like job manager with a number of worker processes.
 #[derive(Debug)]
@@ -19,8 +16,6 @@ pub struct JobManager {
     running: Vec<Running>,
     heard: Duration,
     count: u64,
-    /// Heartbeats are in use on both sides.
-    beats: bool,
 }
 
 #[derive(Debug, PartialEq)]
@@ -44,9 +39,9 @@ struct Running {
 }
 
 impl JobManager {
-    pub fn new(index: usize, plan: WorkerPlan, beats: bool) -> Self {
+    pub fn new(index: usize, plan: WorkerPlan) -> Self {
         let name = format!("w{index}");
-        Self { plan, name, session: 0, phase: Phase::Off, running: Vec::new(), heard: Duration::ZERO, count: 0, beats }
+        Self { plan, name, session: 0, phase: Phase::Off, running: Vec::new(), heard: Duration::ZERO, count: 0 }
     }
 
     pub fn is_working(&self) -> bool {
@@ -69,7 +64,7 @@ impl JobManager {
         self.heard = cx.now;
         cx.connect(&format!("{}.{}", self.name, self.session));
         self.inform(cx);
-        if self.beats {
+        if cx.beats {
             cx.after(BEAT, Timer::Beat { session: self.session });
         }
     }
@@ -170,7 +165,7 @@ impl JobManager {
             (b"ACK", Phase::Informed(msgid)) if message.text(0) == msgid => {
                 self.heard = cx.now;
                 self.phase = Phase::Acked;
-                if !self.beats {
+                if !cx.beats {
                     self.start_processes(cx);
                 }
             }

@@ -3,11 +3,11 @@
 //! Where the specification leaves a moment open (when exactly a silent worker is given up), the model knows the earliest
 //! and the latest, and takes the broker's snapshot for what lies between.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use eventmq::broker::{BrokerConfig, DownReason, Input, JobTracking, SocketId};
+use eventmq::broker::{BrokerConfig, DownReason, Input, JobTracking, SocketId, Why};
 use zmtp::{Message, RoutingId};
 
 use crate::frames::{Asked, Parsed, result};
@@ -29,6 +29,7 @@ pub struct Worker {
     /// Last heard for certain, and at the latest.
     pub heard: (Duration, Duration),
     pub detached: Option<(Duration, DownReason)>,
+    pub reconnected: Option<Duration>,
     /// Number of its last dispatch; zero before the first.
     pub used: u64,
     /// Number of the last dispatch of all when it registered.
@@ -114,9 +115,7 @@ impl Job {
 pub struct Step {
     /// The job whose REQUEST this is.
     pub arrival: Option<usize>,
-    /// A REQUEST with the msgid of a job that ended.
-    pub again: Option<usize>,
-    /// REQUEST that cannot be read.
+    /// A REQUEST or SCHEDULE that cannot be read.
     pub malformed: Option<(Key, Bytes)>,
     /// An unknown worker said READY or HEARTBEAT.
     pub unknown: Option<Key>,
@@ -148,6 +147,8 @@ pub struct Model {
     pub by_msgid: HashMap<Bytes, usize>,
     pub dispatches: u64,
     pub stopping: Option<Duration>,
+    /// Jobs that nobody follows, but that the broker still has in flight.
+    pub held: HashSet<Bytes>,
     pub step: Step,
     pub counts: Counts,
 }
@@ -178,6 +179,7 @@ impl Model {
             by_msgid: HashMap::new(),
             dispatches: 0,
             stopping: None,
+            held: HashSet::new(),
             step: Step::default(),
             counts: Counts::default(),
         }
@@ -189,7 +191,7 @@ impl Model {
 
     /// Nothing is left to do.
     pub fn is_settled(&self) -> bool {
-        self.live.is_empty()
+        self.live.is_empty() && self.held.is_empty()
     }
 
     /// Takes note of an input, before the broker sees it.
@@ -207,7 +209,7 @@ impl Model {
                     worker.detached = Some((now, *reason));
                 }
             }
-            Input::Undelivered { socket, to, message, .. } => self.undelivered((*socket, to.clone()), message),
+            Input::Undelivered { socket, to, message, why } => self.undelivered((*socket, to.clone()), message, *why),
             Input::Shutdown => self.stopping = self.stopping.or(Some(now)),
             Input::Tick => self.step.tick = true,
             _ => {}
@@ -217,6 +219,7 @@ impl Model {
     fn up(&mut self, key: Key) {
         if let Some(worker) = self.workers.get_mut(&key) {
             worker.detached = None;
+            worker.reconnected = Some(self.now);
             worker.suspect = false;
             worker.heard.1 = self.now;
             worker.beat = self.now;
@@ -224,9 +227,17 @@ impl Model {
         self.attached.insert(key);
     }
 
-    fn undelivered(&mut self, key: Key, message: &Message) {
-        let Some(worker) = self.workers.get_mut(&key) else { return self.request_returned(&key, message) };
-        worker.suspect = true;
+    fn undelivered(&mut self, key: Key, message: &Message, why: Why) {
+        if let Some(worker) = self.workers.get_mut(&key) {
+            worker.suspect = true;
+            if why == Why::Gone {
+                worker.detached = worker.detached.or(Some((self.now, DownReason::Closed)));
+            }
+        }
+        if let Some(heard) = self.schedulers.get_mut(&key) {
+            // As good as silent.
+            *heard = Duration::ZERO;
+        }
         self.request_returned(&key, message);
     }
 
@@ -276,6 +287,9 @@ impl Model {
             (b"REPLY", 2) if roles.backend => self.reply(&key, &parsed),
             (b"REQUEST", _) if roles.frontend => self.request(key, message, &parsed),
             (b"SCHEDULE" | b"UNSCHEDULE", 3..) if roles.frontend => self.step.schedule = Some(message.clone()),
+            (b"SCHEDULE", _) if roles.frontend => {
+                self.step.malformed = Some((key, Bytes::copy_from_slice(parsed.msgid)));
+            }
             (b"DISCONNECT", 0) if roles.admin => {
                 self.stopping = self.stopping.or(Some(self.now));
                 self.step.admin = Some((key, Bytes::copy_from_slice(parsed.msgid)));
@@ -298,6 +312,9 @@ impl Model {
             if certain {
                 worker.heard.0 = self.now;
                 worker.suspect = false;
+                if self.attached.contains(key) {
+                    worker.detached = None;
+                }
             }
         }
         if let Some(heard) = self.schedulers.get_mut(key) {
@@ -325,6 +342,7 @@ impl Model {
             draining: false,
             heard: (self.now, self.now),
             detached: None,
+            reconnected: None,
             used: 0,
             registered: self.dispatches,
             suspect: false,
@@ -373,6 +391,11 @@ impl Model {
         let Some(&index) = self.by_msgid.get(parsed.body[1]) else { return };
         let failed = result::is_failure(parsed.body[0]);
         let job = &mut self.jobs[index];
+        if job.deliveries == 0 {
+            // Of a former job with this msgid: what no one was given has no result.
+            self.counts.late += 1;
+            return;
+        }
         match job.place {
             Place::InFlight | Place::Waiting | Place::Delayed if !failed => {
                 job.result = Some(Bytes::copy_from_slice(parsed.body[0]));
@@ -398,12 +421,10 @@ impl Model {
             self.step.malformed = Some((key, Bytes::copy_from_slice(parsed.msgid)));
             return;
         };
-        if let Some(&known) = self.by_msgid.get(parsed.msgid) {
-            let place = self.jobs[known].place;
-            if place.is_live() {
-                return;
-            }
-            self.step.again = Some(known);
+        // The msgid of a job that ended may be used again: nobody can remember all of them.
+        let known = self.by_msgid.get(parsed.msgid).map(|index| self.jobs[*index].place);
+        if known.is_some_and(Place::is_live) || self.held.contains(parsed.msgid) {
+            return;
         }
         // A timeout can only be enforced on what is followed.
         let wishes = asked.reply || asked.guarantee || asked.mentions_retries || asked.timeout.is_some();
@@ -431,16 +452,17 @@ impl Model {
         });
         self.live.insert(index);
         self.step.arrival = Some(index);
-        if self.step.again.is_none() {
-            self.by_msgid.insert(Bytes::copy_from_slice(parsed.msgid), index);
-        }
+        self.by_msgid.insert(Bytes::copy_from_slice(parsed.msgid), index);
     }
 
     /// Moves a job, and counts what that used up.
     pub fn decide(&mut self, index: usize, fate: Place) {
         let job = &mut self.jobs[index];
         if let Some(worker) = job.worker.as_ref().and_then(|key| self.workers.get_mut(key)) {
-            // It may still run there: a READY without a REPLY may follow, or a late REPLY.
+            // It may still run there: a READY without a REPLY may follow, or a late REPLY. Or it never arrived, or its READY
+            // was lost with a connection: then its slot is free.
+            let given_up = job.result.is_none() && worker.reconnected.is_some_and(|at| at >= job.since);
+            worker.slots += i64::from(given_up);
             worker.dubious = worker.dubious.or((job.result.is_none() || job.doubtful).then_some(self.now));
         }
         if fate == Place::Delayed || (fate == Place::Waiting && !job.asked.guarantee) {
@@ -457,7 +479,7 @@ impl Model {
         (job.place, job.since) = (place, self.now);
         job.doubtful = false;
         match place {
-            Place::Waiting | Place::Delayed => (job.worker, job.effective) = (None, None),
+            Place::Waiting | Place::Delayed => job.worker = None,
             Place::Done | Place::Failed => self.step.ended.push(index),
             _ => {}
         }

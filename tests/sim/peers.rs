@@ -11,6 +11,8 @@ use crate::random::Random;
 use crate::tally::Tally;
 
 pub const BEAT: Duration = Duration::from_secs(3);
+/// After this much silence a peer gives its broker up: HEARTBEAT_LIVENESS times HEARTBEAT_TIMEOUT.
+pub const GIVE_UP: Duration = Duration::from_secs(15);
 
 /// What a peer wants done.
 #[derive(Debug)]
@@ -34,13 +36,15 @@ pub enum Timer {
     Done { token: u64 },
     Submit(usize),
     Resend(usize),
-    Fire(u32),
+    Fire { session: u32 },
     Command(usize),
 }
 
 /// What a peer can see and do while it reacts.
 pub struct Cx<'a> {
     pub now: Duration,
+    /// Heartbeats are in use on both sides.
+    pub beats: bool,
     pub random: &'a mut Random,
     pub tally: &'a mut Tally,
     pub actions: Vec<Action>,
@@ -178,46 +182,62 @@ impl Client {
 #[derive(Debug)]
 pub struct Scheduler {
     name: String,
+    session: u32,
     informed: String,
     acked: bool,
+    heard: Duration,
+    fired: u32,
 }
 
 impl Scheduler {
     pub fn new(index: usize) -> Self {
-        Self { name: format!("s{index}"), informed: String::new(), acked: false }
+        let name = format!("s{index}");
+        Self { name, session: 0, informed: String::new(), acked: false, heard: Duration::ZERO, fired: 0 }
     }
 
     pub fn open(&mut self, cx: &mut Cx<'_>) {
-        cx.connect(&self.name);
-        self.informed = format!("{}-inform", self.name);
+        self.session += 1;
+        (self.acked, self.heard) = (false, cx.now);
+        cx.connect(&format!("{}.{}", self.name, self.session));
+        self.informed = format!("{}-inform{}", self.name, self.session);
         cx.send("INFORM", &self.informed, &["", "scheduler"]);
-        cx.after(BEAT, Timer::Beat { session: 0 });
-        cx.after(Duration::from_secs(5), Timer::Fire(0));
+        cx.after(BEAT, Timer::Beat { session: self.session });
+        cx.after(Duration::from_secs(5), Timer::Fire { session: self.session });
     }
 
     pub fn leave(&mut self, cx: &mut Cx<'_>) {
         self.acked = false;
+        self.session += 1;
         cx.send("KBYE", &format!("{}-bye", self.name), &[]);
+        cx.actions.push(Action::Close);
     }
 
     fn on_timer(&mut self, timer: &Timer, cx: &mut Cx<'_>) {
         match *timer {
-            Timer::Beat { .. } => {
-                if self.acked {
+            Timer::Beat { session } if session == self.session => {
+                if cx.beats && cx.now - self.heard > GIVE_UP {
+                    cx.tally.count("scheduler: gave its broker up");
+                    return self.open(cx);
+                }
+                if self.acked && cx.beats {
                     cx.send("HEARTBEAT", &format!("{}-beat", self.name), &["1796056873.0"]);
                 }
-                cx.after(BEAT, Timer::Beat { session: 0 });
+                cx.after(BEAT, Timer::Beat { session });
             }
-            Timer::Fire(n) if self.acked && n < 6 => {
-                let msgid = format!("{}-run{n}", self.name);
-                cx.send("REQUEST", &msgid, &["default", "reply-requested", Nature::Fine.payload()]);
-                cx.after(Duration::from_secs(7), Timer::Fire(n + 1));
+            Timer::Fire { session } if session == self.session && self.fired < 6 => {
+                if self.acked {
+                    self.fired += 1;
+                    let msgid = format!("{}-run{}", self.name, self.fired);
+                    cx.send("REQUEST", &msgid, &["default", "reply-requested", Nature::Fine.payload()]);
+                }
+                cx.after(Duration::from_secs(7), Timer::Fire { session });
             }
             _ => {}
         }
     }
 
     fn on_message(&mut self, message: &Parsed<'_>, cx: &mut Cx<'_>) {
+        self.heard = cx.now;
         match message.command {
             b"ACK" if message.text(0) == self.informed => self.acked = true,
             b"SCHEDULE" | b"UNSCHEDULE" => cx.tally.count("scheduler: got a schedule"),

@@ -39,6 +39,7 @@ impl Model {
     pub fn must_be_lost(&self, worker: &Worker) -> bool {
         let silent = self.config.heartbeat_interval.is_some()
             && !worker.draining
+            && worker.detached.is_none()
             && self.now > worker.heard.1.max(self.stalled) + self.silence_limit() + SLACK;
         let gone = worker
             .detached
@@ -70,13 +71,26 @@ impl Model {
         (served, !served_well)
     }
 
+    /// A job waits under its own queue's name or the default one. It leaves its own only when nobody serves it, and goes
+    /// there from the default one only when it comes back from a worker.
+    pub fn may_wait_in(&self, job: &Job, queue: &str) -> bool {
+        let (own, default) = self.homes(&job.queue);
+        let (is_own, is_default) = (queue == job.queue, queue == self.default_queue());
+        match &job.effective {
+            Some(before) if before == queue => !is_own || own,
+            Some(_) => (is_own && own && job.deliveries > 0) || (is_default && default),
+            None => (is_own && own) || (is_default && default),
+        }
+    }
+
     /// When a job in flight may be given up, and when it must have been. Without a timeout of its own that happens only
     /// if there are signs that its process died.
     pub fn timeout(&self, job: &Job) -> (Duration, Option<Duration>) {
         match job.asked.timeout.map(Duration::from_secs) {
             Some(limit) => {
                 let due = job.since + limit + self.config.timeout_grace;
-                (due, Some(due.max(self.stalled) + SLACK))
+                // A REPLY may be among what was not read while the broker stood still.
+                (due, Some(due + self.stalled.saturating_sub(job.since) + SLACK))
             }
             None => (job.since + self.config.global_timeout, None),
         }

@@ -86,14 +86,9 @@ impl Model {
 
     /// Which of the worker's queues the job came from.
     fn dispatch_queue(&self, job: &Job, to: &Key) -> Result<String, Violation> {
-        let (own, default) = self.homes(&job.queue);
-        let serves = |queue: &str| self.workers.get(to).is_some_and(|worker| Self::weight(worker, queue).is_some());
-        let default_queue = self.default_queue();
-        let candidates = match &job.effective {
-            Some(queue) => vec![(queue.clone(), true), (default_queue, default && *queue == job.queue)],
-            None => vec![(job.queue.clone(), own), (default_queue, default)],
-        };
-        let found = candidates.into_iter().find(|(queue, may)| *may && serves(queue)).map(|(queue, _)| queue);
+        let serves = |queue: &String| self.workers.get(to).is_some_and(|worker| Self::weight(worker, queue).is_some());
+        let candidates = job.effective.iter().cloned().chain([job.queue.clone(), self.default_queue()]);
+        let found = candidates.into_iter().find(|queue| serves(queue) && self.may_wait_in(job, queue));
         found.ok_or_else(|| {
             let detail = format!("{job:?} to {:?} at {:?}", self.workers.get(to), self.now);
             Violation::new("a job goes to a worker of its queue", detail)

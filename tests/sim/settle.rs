@@ -10,21 +10,6 @@ use crate::model::{EPSILON, Key, Model, Place, SLACK};
 use crate::view::{Seen, View};
 
 impl Model {
-    /// Whether a resent msgid of a job that ended began a new one.
-    pub fn settle_repetition(&mut self, view: &View, dispatched: &[(Bytes, Key)]) {
-        let (Some(known), Some(index)) = (self.step.again, self.step.arrival) else { return };
-        let msgid = self.jobs[index].msgid.clone();
-        let is_new = dispatched.iter().any(|(id, _)| *id == msgid)
-            || matches!(view.jobs.get(&msgid), Some(Seen::Waiting(_) | Seen::InFlight(_)));
-        if is_new {
-            self.by_msgid.insert(msgid, index);
-        } else {
-            self.jobs[index].accepted = self.jobs[known].accepted;
-            self.place(index, Place::Refused);
-            self.step.arrival = None;
-        }
-    }
-
     /// Workers the broker gave up. Returns them: their jobs follow.
     pub fn settle_workers(&mut self, view: &View) -> Result<Vec<Key>, Violation> {
         let mut gone = Vec::new();
@@ -46,6 +31,22 @@ impl Model {
         Ok(gone)
     }
 
+    /// Schedulers the broker gave up.
+    pub fn settle_schedulers(&mut self, view: &View) -> Checked {
+        for (key, heard) in &self.schedulers {
+            // Zero: a message for it came back.
+            let judged = self.config.heartbeat_interval.is_some() || *heard == Duration::ZERO;
+            let quiet = judged && self.now + EPSILON >= *heard + self.silence_limit();
+            let may = quiet || !self.attached.contains(key) || self.is_stopping();
+            ensure!(may || view.schedulers.contains(key), "schedulers are kept", "{key:?} is gone at {:?}", self.now);
+        }
+        self.schedulers.retain(|key, _| view.schedulers.contains(key));
+        for key in &view.schedulers {
+            ensure!(self.schedulers.contains_key(key), "only INFORM registers", "{key:?} at {:?}", self.now);
+        }
+        Ok(())
+    }
+
     pub fn settle_jobs(&mut self, view: &View, dispatched: &[(Bytes, Key)], gone: &[Key]) -> Checked {
         for index in self.live.clone() {
             let job = &self.jobs[index];
@@ -59,6 +60,28 @@ impl Model {
             }
         }
         Ok(())
+    }
+
+    /// Jobs that nobody follows: given up like others, when there are signs that they are lost, and only that shows.
+    pub fn settle_forgotten(&mut self, view: &View) {
+        for msgid in std::mem::take(&mut self.held) {
+            if matches!(view.jobs.get(&msgid), Some(Seen::InFlight(_))) {
+                continue;
+            }
+            let Some(job) = self.by_msgid.get(&msgid).map(|index| &self.jobs[*index]) else { continue };
+            let Some(worker) = job.worker.as_ref().and_then(|key| self.workers.get_mut(key)) else { continue };
+            let still = view.jobs.iter().filter(|(id, seen)| {
+                let other = self.by_msgid.get(*id).map(|index| &self.jobs[*index]);
+                let its_own = other.is_some_and(|other| other.place == Place::Forgotten && other.worker == job.worker);
+                its_own && matches!(seen, Seen::InFlight(_))
+            });
+            // A READY explains the end of one of them; any other was given up, and its slot with it.
+            if worker.untracked > still.count() as i64 {
+                worker.untracked -= 1;
+                worker.slots += i64::from(worker.reconnected.is_some_and(|at| at >= job.since));
+                worker.dubious = worker.dubious.or(Some(self.now));
+            }
+        }
     }
 
     fn settle_in_flight(&mut self, index: usize, seen: Option<&Seen>, gone: &[Key]) -> Checked {
@@ -124,16 +147,10 @@ impl Model {
         }
     }
 
-    /// A job waits under its own queue's name or the default one; it leaves its own only when nobody serves it.
+    /// Notes where a job waits.
     pub fn waits_in(&mut self, index: usize, queue: &str) -> Checked {
         let job = &self.jobs[index];
-        let (own, default) = self.homes(&job.queue);
-        let is_own = queue == job.queue;
-        let may = match &job.effective {
-            Some(before) if before == queue => !is_own || own,
-            Some(before) => *before == job.queue && queue == self.default_queue() && default,
-            None => (is_own && own) || (queue == self.default_queue() && default),
-        };
+        let may = self.may_wait_in(job, queue);
         ensure!(may, "a job waits where a worker can take it", "{job:?} waits in {queue:?} at {:?}", self.now);
         if job.effective.as_deref().is_some_and(|before| before != queue) {
             self.counts.moved += 1;
@@ -145,10 +162,6 @@ impl Model {
     /// Takes the fate that fits what the snapshot shows.
     fn choose(&mut self, index: usize, seen: Option<&Seen>, fates: &[Place]) -> Checked {
         let job = &self.jobs[index];
-        if self.is_stopping() && matches!(seen, None | Some(Seen::Dead)) {
-            self.place(index, Place::Abandoned);
-            return Ok(());
-        }
         let fits = |fate: Place| match seen {
             // Handed out at once: a retry has its pause first.
             Some(Seen::Waiting(_) | Seen::GoingOut) => fate == Place::Waiting,
@@ -157,6 +170,10 @@ impl Model {
             Some(Seen::InFlight(_)) => false,
         };
         let Some(fate) = fates.iter().copied().find(|fate| fits(*fate)) else {
+            if self.is_stopping() && matches!(seen, None | Some(Seen::Dead)) {
+                self.place(index, Place::Abandoned);
+                return Ok(());
+            }
             let detail = format!("{job:?} is now {seen:?}, possible {fates:?}, at {:?}", self.now);
             return Err(Violation::new("a job is in one place", detail));
         };

@@ -1,6 +1,6 @@
 //! The broker's snapshot, in the model's words.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use bytes::Bytes;
 use eventmq::broker::{BrokerConfig, JobPlace, Snapshot, SocketId, WorkerState};
@@ -30,6 +30,7 @@ pub struct SeenWorker {
 #[derive(Debug, Default)]
 pub struct View {
     pub workers: HashMap<Key, SeenWorker>,
+    pub schedulers: HashSet<Key>,
     pub jobs: HashMap<Bytes, Seen>,
 }
 
@@ -45,7 +46,9 @@ impl View {
             };
             ((backend, worker.id.clone()), seen)
         });
-        let mut view = Self { workers: workers.collect(), jobs: HashMap::new() };
+        let frontend = config.sockets.iter().position(|roles| roles.frontend).unwrap_or(0);
+        let schedulers = snapshot.schedulers.iter().map(|scheduler| (SocketId(frontend as u8), scheduler.id.clone()));
+        let mut view = Self { workers: workers.collect(), schedulers: schedulers.collect(), jobs: HashMap::new() };
         for job in &snapshot.jobs {
             let seen = match &job.place {
                 JobPlace::Waiting => Seen::Waiting(String::from_utf8_lossy(job.queue.as_bytes()).into_owned()),

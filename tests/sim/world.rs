@@ -178,11 +178,13 @@ impl World {
             if !self.healed || self.model.is_stopping() {
                 continue;
             }
-            match rest {
-                None if self.model.is_settled() => rest = Some(self.now),
-                Some(since) if self.now > since + AFTERMATH => break,
-                None if self.now > HEAL + PATIENCE => return Err(self.model.not_settled()),
-                _ => {}
+            if !self.model.is_settled() {
+                rest = None;
+                if self.now > HEAL + PATIENCE {
+                    return Err(self.model.not_settled());
+                }
+            } else if self.now > *rest.get_or_insert(self.now) + AFTERMATH {
+                break;
             }
         }
         self.model.at_end(self.stopped, &self.broker.snapshot())?;
@@ -324,7 +326,8 @@ impl World {
 
     /// Lets a peer act, and does what it wants.
     pub fn act<T>(&mut self, index: usize, with: impl FnOnce(&mut Peer, &mut Cx<'_>) -> T) -> T {
-        let mut cx = Cx { now: self.now, random: &mut self.random, tally: &mut self.tally, actions: Vec::new() };
+        let beats = self.beats();
+        let mut cx = Cx { now: self.now, beats, random: &mut self.random, tally: &mut self.tally, actions: Vec::new() };
         let answer = with(&mut self.peers[index].peer, &mut cx);
         for action in cx.actions {
             match action {
@@ -389,7 +392,7 @@ impl World {
 
     fn begin_worker(&mut self, plan: WorkerPlan) {
         let socket = self.socket(|roles| roles.backend);
-        let peer = self.add(Peer::JobManager(JobManager::new(self.peers.len(), plan, self.beats())), socket);
+        let peer = self.add(Peer::JobManager(JobManager::new(self.peers.len(), plan)), socket);
         self.act(peer, |peer, cx| {
             if let Peer::JobManager(worker) = peer {
                 worker.open(cx)

@@ -417,7 +417,7 @@ mod tests {
         for (text, message) in [
             ("", "`` has no `://`; expected an address such as tcp://127.0.0.1:5555"),
             ("127.0.0.1:5555", "`127.0.0.1:5555` has no `://`; expected an address such as tcp://127.0.0.1:5555"),
-            ("ipc:///tmp/x", "transport `ipc` is not supported; expected tcp://HOST:PORT"),
+            ("ipc:///run/x", "transport `ipc` is not supported; expected tcp://HOST:PORT"),
             ("TCP://a:1", "unknown transport `TCP`; expected tcp://HOST:PORT"),
             ("://a:1", "unknown transport ``; expected tcp://HOST:PORT"),
             ("tcp://", "the port is missing in ``; expected HOST:PORT"),
