@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use support::{Raw, Target, any_port, command, echo, frame, greeting, hex, id, property, ready, soon, wire};
 use zmtp::connection::ConnectionError;
-use zmtp::{Dealer, Message, MonitorEvent, Reason, Router, RouterEvent};
+use zmtp::{Dealer, Handover, Message, MonitorEvent, Reason, Router, RouterEvent};
 
 const MIB: u64 = 1 << 20;
 
@@ -221,36 +221,63 @@ async fn a_dealer_that_only_sends_keeps_nothing_of_its_visitors() {
     assert!(soon("room", async { dealer.try_send(Message::from("x")) }).await.is_err());
 }
 
-#[tokio::test]
-async fn a_router_event_reader_sees_a_consistent_story_of_a_thousand_peers() {
-    let mut target = Target::new(Router::builder().build()).await;
-    let endpoint = target.endpoint.clone();
-    let visits = tokio::spawn(async move {
-        for i in 0..1000 {
-            let mut raw = Raw::shaken(&endpoint, "DEALER", format!("{}", i % 7).as_bytes()).await;
-            raw.send(&wire(&["x"])).await;
-            drop(raw);
-        }
-    });
-    let mut up = std::collections::HashSet::new();
-    let (mut downs, mut refused) = (0, 0);
-    while downs + refused < 1000 {
-        tokio::select! {
-            event = target.router.recv_event() => match event.unwrap() {
-                RouterEvent::Up { peer, .. } => assert!(up.insert(peer)),
-                RouterEvent::Messages { peer, .. } => assert!(up.contains(&peer)),
-                RouterEvent::Down { peer, .. } => {
-                    assert!(up.remove(&peer));
-                    downs += 1;
-                }
-                other => panic!("{other:?}"),
-            },
-            event = target.monitor.recv() => {
-                let duplicate = matches!(event, Some(MonitorEvent::HandshakeFailed { .. }));
-                refused += usize::from(duplicate);
+/// Up, messages and Down of one routing id alternate, however its holders change: on two threads, with and without
+/// handover.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn b07_the_story_of_a_contested_routing_id_is_consistent() {
+    for handover in [Handover::Refuse, Handover::Replace] {
+        let mut target = Target::new(Router::builder().handover(handover).build()).await;
+        let visitors: Vec<_> = (0..8u32)
+            .map(|visitor| {
+                let endpoint = target.endpoint.clone();
+                tokio::spawn(async move {
+                    for visit in 0..100 {
+                        let mut raw = Raw::connect(&endpoint).await;
+                        let text = format!("{} {visitor}", visitor * 1000 + visit);
+                        raw.send(&[greeting(), ready("DEALER", b"w"), wire(&[text])].concat()).await;
+                        if visit % 3 == 0 {
+                            raw.read(64).await;
+                        }
+                    }
+                })
+            })
+            .collect();
+        let (mut up, mut stories, mut ended) = (false, 0, 0);
+        let mut speaker: Option<u32> = None;
+        while ended < 800 || up {
+            tokio::select! {
+                biased;
+                event = target.router.recv_event() => match event.unwrap() {
+                    RouterEvent::Up { .. } => {
+                        assert!(!up || handover == Handover::Replace, "two at a time");
+                        (up, speaker) = (true, None);
+                        stories += 1;
+                    }
+                    RouterEvent::Messages { messages, .. } => {
+                        assert!(up, "a message of nobody");
+                        for message in &messages {
+                            let text = std::str::from_utf8(message.frame(0).unwrap()).unwrap();
+                            let visit: u32 = text.split(' ').next().unwrap().parse().unwrap();
+                            assert!(speaker.is_none_or(|before| before == visit), "two voices between two Ups");
+                            speaker = Some(visit);
+                        }
+                    }
+                    RouterEvent::Down { .. } => {
+                        assert!(up, "Down of nobody");
+                        up = false;
+                    }
+                    other => panic!("{other:?}"),
+                },
+                event = target.monitor.recv() => match event.unwrap() {
+                    MonitorEvent::HandshakeFailed { .. } | MonitorEvent::Disconnected { .. } => ended += 1,
+                    _ => {}
+                },
+                () = tokio::time::sleep(std::time::Duration::from_secs(20)) => panic!("{ended} ended, {up}"),
             }
         }
+        assert!(stories > 0);
+        for visitor in visitors {
+            soon("the visitors", visitor).await.unwrap();
+        }
     }
-    soon("the visits", visits).await.unwrap();
-    assert!(up.is_empty());
 }

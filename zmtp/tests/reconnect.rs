@@ -177,6 +177,43 @@ async fn b13_reconnects_twenty_times() {
     }
 }
 
+/// B01: whatever waits in the pipe, nothing but the handshake goes out before the peer's READY was read.
+#[tokio::test]
+async fn b01_a_dealer_with_queued_messages_says_nothing_before_the_peers_ready() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let dealer = Dealer::builder().build();
+    dealer.connect(&Endpoint::from(listener.local_addr().unwrap())).unwrap();
+    for _ in 0..100 {
+        dealer.send(Message::from("job")).await.unwrap();
+    }
+    let mut raw = Raw(soon("a connection", listener.accept()).await.unwrap().0);
+    raw.read(64).await;
+    raw.send(&greeting()).await;
+    assert_eq!(raw.read(ready("DEALER", b"").len()).await, ready("DEALER", b""));
+    let early = tokio::time::timeout(Duration::from_millis(50), raw.read(1)).await;
+    assert!(early.is_err(), "{early:?}");
+    raw.send(&ready("ROUTER", b"")).await;
+    for _ in 0..100 {
+        assert_eq!(raw.read_frame().await, (0, b"job".to_vec()));
+    }
+}
+
+/// B13: cut off in the middle of a message, which is dropped; what comes after the return is whole.
+#[tokio::test]
+async fn b13_a_drop_in_the_middle_of_a_message() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut dealer = Dealer::builder().reconnect(quick()).build();
+    dealer.connect(&Endpoint::from(listener.local_addr().unwrap())).unwrap();
+    for cut in [1, 2, 5, 6, 7, 12] {
+        let mut raw = Raw(soon("a connection", listener.accept()).await.unwrap().0);
+        raw.shake("ROUTER", b"").await;
+        raw.send(&wire(&["whole"])).await;
+        raw.send(&wire(&["one", "two", "three"])[..cut]).await;
+        drop(raw);
+        assert_eq!(soon("the whole one", dealer.recv()).await.unwrap(), Message::from("whole"));
+    }
+}
+
 /// B13: a peer that accepts and closes is not hit in a loop: pauses grow until a handshake completes.
 #[tokio::test]
 async fn b13_backoff_grows_until_a_handshake_completes() {
