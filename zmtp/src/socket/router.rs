@@ -307,7 +307,7 @@ impl RouterReceiver {
 impl From<Delivery> for RouterEvent {
     fn from(delivery: Delivery) -> Self {
         match delivery {
-            Delivery::Up { peer, info } => Self::Up { peer, info },
+            Delivery::Up { peer, info, .. } => Self::Up { peer, info },
             Delivery::Down { peer, reason } => Self::Down { peer, reason },
             Delivery::Batch { peer, pipe, messages } => {
                 pipe.consumed(messages.len());
