@@ -51,7 +51,7 @@ pub use message::{Frames, Message, MessageBuilder};
 pub use monitor::{Monitor, MonitorEvent, Reason};
 pub use routing_id::{MAX_ROUTING_ID, RoutingId, RoutingIdError};
 pub use socket::{
-    Dealer, DealerReceiver, DealerSender, Handover, Reconnect, Router, RouterEvent, RouterReceiver, RouterSender,
-    SocketBuilder,
+    CanConflate, Dealer, DealerReceiver, DealerSender, Handover, Immediate, Pair, PairReceiver, PairSender,
+    ProbesRouters, Pull, Push, Reconnect, Router, RouterEvent, RouterReceiver, RouterSender, SocketBuilder,
 };
 pub use socket_type::SocketType;
