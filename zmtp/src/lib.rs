@@ -46,12 +46,12 @@ pub mod wire;
 
 pub use connection::{Heartbeat, Limits, PeerInfo};
 pub use endpoint::{Endpoint, EndpointError, Host, TcpEndpoint};
-pub use error::{BindError, ConnectError, RecvError, SendError, SendFailure};
+pub use error::{BindError, ConnectError, LockstepError, RecvError, SendError, SendFailure};
 pub use message::{Frames, Message, MessageBuilder};
 pub use monitor::{Monitor, MonitorEvent, Reason};
 pub use routing_id::{MAX_ROUTING_ID, RoutingId, RoutingIdError};
 pub use socket::{
     CanConflate, Dealer, DealerReceiver, DealerSender, Handover, Immediate, Pair, PairReceiver, PairSender,
-    ProbesRouters, Pull, Push, Reconnect, Router, RouterEvent, RouterReceiver, RouterSender, SocketBuilder,
+    ProbesRouters, Pull, Push, Reconnect, Rep, Req, Router, RouterEvent, RouterReceiver, RouterSender, SocketBuilder,
 };
 pub use socket_type::SocketType;

@@ -139,5 +139,7 @@ joins! {
     Pair "PAIR": "PAIR";
     Pull "PULL": "PUSH";
     Push "PUSH": "PULL";
+    Rep "REP": "REQ" "DEALER";
+    Req "REQ": "REP" "ROUTER";
     Router "ROUTER": "REQ" "DEALER" "ROUTER";
 }

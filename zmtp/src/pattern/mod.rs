@@ -1,6 +1,7 @@
 //! Pure routing state: who is there, and whose turn it is.
 
 mod fair;
+mod lockstep;
 mod lone;
 mod rotation;
 mod routes;
@@ -10,6 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 pub(crate) use self::fair::FairQueue;
+pub(crate) use self::lockstep::{Answering, Asking};
 pub(crate) use self::lone::Lone;
 pub(crate) use self::rotation::Rotation;
 pub(crate) use self::routes::Routes;

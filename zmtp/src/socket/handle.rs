@@ -66,7 +66,7 @@ impl<P: Pattern> Handle<P> {
     pub(super) async fn send(
         &self,
         message: Message,
-        try_send: impl Fn(Message) -> Result<(), SendError>,
+        mut try_send: impl FnMut(Message) -> Result<(), SendError>,
     ) -> Result<(), SendError> {
         // Before the message is queued, so that a caller who gives up while waiting has not sent it.
         self.pace().await;

@@ -9,6 +9,8 @@ mod pair;
 mod pull;
 mod push;
 mod receiving;
+mod rep;
+mod req;
 mod router;
 
 use std::time::Duration;
@@ -19,6 +21,8 @@ pub use self::options::{CanConflate, Immediate, ProbesRouters};
 pub use self::pair::{Pair, PairReceiver, PairSender};
 pub use self::pull::Pull;
 pub use self::push::Push;
+pub use self::rep::Rep;
+pub use self::req::Req;
 pub use self::router::{Handover, Router, RouterEvent, RouterReceiver, RouterSender};
 use crate::engine::pipe::Keep;
 

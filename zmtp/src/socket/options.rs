@@ -1,12 +1,14 @@
 //! Options that only some socket types have: on any other they do not compile.
 
-use super::{Dealer, Pair, Pull, Push, Router, SocketBuilder};
+use super::{Dealer, Pair, Pull, Push, Req, Router, SocketBuilder};
 use crate::engine::pipe::Keep;
 
 /// What the pattern of a socket type has to know.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PatternOptions {
     pub(crate) immediate: bool,
+    pub(crate) relaxed: bool,
+    pub(crate) correlate: bool,
 }
 
 mod sealed {
@@ -18,6 +20,7 @@ impl sealed::Sealed for Dealer {}
 impl sealed::Sealed for Pair {}
 impl sealed::Sealed for Pull {}
 impl sealed::Sealed for Push {}
+impl sealed::Sealed for Req {}
 impl sealed::Sealed for Router {}
 
 /// Socket types that can keep the newest message only: see [`SocketBuilder::conflate`].
@@ -43,6 +46,7 @@ pub trait Immediate: sealed::Sealed {}
 impl Immediate for Dealer {}
 impl Immediate for Pair {}
 impl Immediate for Push {}
+impl Immediate for Req {}
 
 impl<T: Immediate> SocketBuilder<T> {
     /// Queues messages only for peers whose handshake is complete (IMMEDIATE); what is queued for a connected endpoint is
@@ -57,6 +61,7 @@ impl<T: Immediate> SocketBuilder<T> {
 pub trait ProbesRouters: sealed::Sealed {}
 
 impl ProbesRouters for Dealer {}
+impl ProbesRouters for Req {}
 impl ProbesRouters for Router {}
 
 impl<T: ProbesRouters> SocketBuilder<T> {
