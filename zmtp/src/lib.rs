@@ -46,12 +46,14 @@ pub mod wire;
 
 pub use connection::{Heartbeat, Limits, PeerInfo};
 pub use endpoint::{Endpoint, EndpointError, Host, TcpEndpoint};
-pub use error::{BindError, ConnectError, LockstepError, RecvError, SendError, SendFailure};
+pub use error::{BindError, ConnectError, LockstepError, RecvError, SendError, SendFailure, SubscribeError};
 pub use message::{Frames, Message, MessageBuilder};
 pub use monitor::{Monitor, MonitorEvent, Reason};
 pub use routing_id::{MAX_ROUTING_ID, RoutingId, RoutingIdError};
 pub use socket::{
-    CanConflate, Dealer, DealerReceiver, DealerSender, Handover, Immediate, Pair, PairReceiver, PairSender,
-    ProbesRouters, Pull, Push, Reconnect, Rep, Req, Router, RouterEvent, RouterReceiver, RouterSender, SocketBuilder,
+    CanConflate, CanInvert, Dealer, DealerReceiver, DealerSender, Handover, Immediate, LimitsTopics, Pair,
+    PairReceiver, PairSender, ProbesRouters, Pub, Pull, Push, Reconnect, Rep, Req, Router, RouterEvent, RouterReceiver,
+    RouterSender, SocketBuilder, Sub, SubReceiver, Subscriber, Verbosity, XPub, XPubEvent, XPubReceiver, XPubSender,
+    XSub, XSubReceiver, XSubSender,
 };
 pub use socket_type::SocketType;
