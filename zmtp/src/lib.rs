@@ -38,6 +38,7 @@ mod error;
 mod message;
 mod monitor;
 mod pattern;
+mod proxy;
 mod random;
 mod routing_id;
 mod socket;
@@ -49,6 +50,9 @@ pub use endpoint::{Endpoint, EndpointError, Host, TcpEndpoint};
 pub use error::{BindError, ConnectError, LockstepError, RecvError, SendError, SendFailure, SubscribeError};
 pub use message::{Frames, Message, MessageBuilder};
 pub use monitor::{Monitor, MonitorEvent, Reason};
+pub use proxy::{
+    Count, ProxyCommands, ProxyControl, ProxyError, ProxySocket, ProxyStatistics, ProxyTraffic, proxy, proxy_control,
+};
 pub use routing_id::{MAX_ROUTING_ID, RoutingId, RoutingIdError};
 pub use socket::{
     CanConflate, CanInvert, Dealer, DealerReceiver, DealerSender, Handover, Immediate, LimitsTopics, Pair,

@@ -122,6 +122,14 @@ impl Publishing {
         true
     }
 
+    /// Follows a peer's wish and tells the application if it is to hear of it.
+    fn hear(&mut self, slot: Slot, wish: Wish<'_>, out: &mut VecDeque<Message>) -> Result<(), Reason> {
+        if self.follow(slot, wish)? {
+            out.push_back(wish.to_message());
+        }
+        Ok(())
+    }
+
     /// Follows a peer's wish; whether the application is to hear of it.
     fn follow(&mut self, slot: Slot, wish: Wish<'_>) -> Result<bool, Reason> {
         let topics = if self.options.manual { &mut self.wishes } else { &mut self.topics };
@@ -191,28 +199,18 @@ impl Pattern for Publishing {
     fn examine(&mut self, from: LinkId, event: Event, out: &mut VecDeque<Message>) -> Result<(), Reason> {
         let Some(slot) = self.slots.get(&nameless(from)).copied() else { return Ok(()) };
         match event {
-            Event::Subscribe(topic) => {
-                if self.follow(slot, Wish::Subscribe(&topic))? {
-                    out.push_back(Wish::Subscribe(&topic).to_message());
-                }
-            }
-            Event::Cancel(topic) => {
-                if self.follow(slot, Wish::Cancel(&topic))? {
-                    out.push_back(Wish::Cancel(&topic).to_message());
-                }
-            }
+            Event::Subscribe(topic) => self.hear(slot, Wish::Subscribe(&topic), out),
+            Event::Cancel(topic) => self.hear(slot, Wish::Cancel(&topic), out),
             Event::Message(message) => {
-                let told = match Wish::of(&message) {
-                    Some(wish) => self.follow(slot, wish)?,
-                    None => self.options.listens,
-                };
-                if told {
-                    out.push_back(message);
+                match Wish::of(&message) {
+                    Some(wish) => self.hear(slot, wish, out)?,
+                    None if self.options.listens => out.push_back(message),
+                    None => {}
                 }
+                Ok(())
             }
-            _ => {}
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     fn farewell(&mut self, link: LinkId) -> VecDeque<Message> {

@@ -2,6 +2,7 @@
 
 mod builder;
 mod dealer;
+pub(crate) mod end;
 mod handle;
 mod options;
 mod outgoing;

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use futures_core::Stream;
+use tokio::sync::Notify;
 
 use super::SocketBuilder;
 use super::handle::Handle;
@@ -164,6 +165,11 @@ impl XPub {
     /// The two halves, for two tasks.
     pub fn split(self) -> (XPubSender, XPubReceiver) {
         (self.sender, self.receiver)
+    }
+
+    /// Told when a send that found no room may be tried again.
+    pub(crate) fn room(&self) -> Arc<Notify> {
+        self.sender.handle.0.room.clone()
     }
 
     /// Closes the socket: what is queued is sent, at most for as long as linger allows; waits until that is done.
