@@ -122,22 +122,41 @@ def test_a_job_manager_that_leaves_finishes_what_it_runs(router, client, jobmana
 
 
 def test_a_killed_broker_has_job_managers_and_scheduler_back(router, client, jobmanager, scheduler, py_client, marks, admin):
-    """The scheduler's own settings decide when it gives the old connection up: here 2 s x 3."""
+    """The scheduler's own settings decide when it gives a silent broker up: here 2 s x 3."""
     for _ in range(2):
         jobmanager(router)
     scheduler(router)
     boss = admin(router)
     until(lambda: boss.slots() == 4 and boss.schedulers(), "everybody is there", 20)
-    py_client(router)("start_schedule", "mark", "tick", interval_secs=1)
-    marks.wait("tick")
     router.restart()
     boss = admin(router)
     until(lambda: boss.slots() == 4, "both job managers are back", 8)
     client(router).run("mark", "again")
     marks.wait("again", 5)
     until(boss.schedulers, "the scheduler is back", 30)
+    py_client(router)("start_schedule", "mark", "tick", interval_secs=1)
+    marks.wait("tick", 10, count=3)
+
+
+def test_a_killed_broker_has_a_busy_scheduler_back(router, jobmanager, scheduler, py_client, marks, admin):
+    """One whose jobs are due so often that the broker's REPLYs never let it think the broker is gone: it will not INFORM
+    again, but its HEARTBEATs say what it is, and it must get the UNSCHEDULE that ends the jobs."""
+    jobmanager(router)
+    scheduler(router)
+    boss = admin(router)
+    until(lambda: boss.slots() == 2 and boss.schedulers(), "everybody is there", 20)
+    py_client(router)("start_schedule", "mark", "tick", interval_secs=1)
+    marks.wait("tick")
+    router.restart()
     ticks = marks.tags().count("tick")
-    marks.wait("tick", 10, count=ticks + 2)
+    marks.wait("tick", 15, count=ticks + 3)
+    boss = admin(router)
+    until(boss.schedulers, "the scheduler is listed again", 15)
+    py_client(router)("stop_schedule", "mark", "tick")
+    until(lambda: boss.in_flight() == boss.waiting() == 0, "nothing runs")
+    time.sleep(2)
+    ticks = marks.tags().count("tick")
+    stays(lambda: marks.tags().count("tick") == ticks, "no more runs", 2.5)
 
 
 def test_a_link_cut_for_two_seconds_keeps_the_registration(new_router, client, jobmanager, proxy, marks, admin):
