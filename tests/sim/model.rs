@@ -127,7 +127,7 @@ pub struct Step {
     /// A SCHEDULE that came back: another scheduler may get it.
     pub returned_schedule: Option<Message>,
     pub admin: Option<(Key, Bytes)>,
-    /// Jobs whose retry came due, perhaps after what else happened.
+    /// Jobs whose retry, or whose end, came due: perhaps after what else happened in this step.
     pub came_due: Vec<usize>,
     /// Jobs that ended.
     pub ended: Vec<usize>,
