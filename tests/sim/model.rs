@@ -275,11 +275,10 @@ impl Model {
         };
         self.heard(&key, &parsed);
         match (parsed.command, parsed.body.len()) {
-            (b"INFORM", 1 | 2) if parsed.text(1) == "scheduler" => {
-                if roles.frontend {
-                    self.schedulers.insert(key, self.now);
-                }
+            (b"INFORM", 1 | 2) if parsed.text(1) == "scheduler" && roles.frontend => {
+                self.schedulers.insert(key, self.now);
             }
+            (b"INFORM", 1 | 2) if parsed.text(1) == "scheduler" => {}
             (b"INFORM", 1 | 2) if roles.backend => self.inform(key, &parsed),
             (b"READY", 0) if roles.backend => self.ready(key),
             (b"HEARTBEAT", 0 | 1) if roles.backend && !self.workers.contains_key(&key) => {
