@@ -95,6 +95,11 @@ impl Slots {
         self.late = self.late.saturating_add(1);
     }
 
+    /// Its connection is a new one: READYs expected over the one before may be lost.
+    pub fn on_reconnected(&mut self) {
+        self.late = self.late.saturating_add(std::mem::take(&mut self.owed));
+    }
+
     /// A job of this worker ended without a REPLY from it.
     pub fn on_abandoned(&mut self) {
         self.abandoned = self.abandoned.saturating_add(1);

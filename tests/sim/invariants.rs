@@ -114,6 +114,10 @@ impl Model {
         }
         for (key, worker) in &self.workers {
             let Some(seen) = view.workers.get(key) else { continue };
+            let there = self.attached.contains(key) || !seen.attached || seen.draining;
+            ensure!(there, "a worker without a connection is detached", "{key:?} {seen:?} {worker:?} at {now:?}");
+            let leaving = seen.draining == worker.draining;
+            ensure!(leaving, "KBYE ends dispatch", "{key:?} {seen:?} {worker:?} at {now:?}");
             let sane = seen.slots >= 0 && seen.slots <= worker.readys && seen.slots <= worker.slots;
             ensure!(sane || worker.draining, "slots come from READYs", "{key:?} {seen:?} {worker:?} at {now:?}");
             let exact = seen.slots == worker.slots || worker.dubious.is_some() || worker.draining;

@@ -104,6 +104,7 @@ impl Model {
         }
         if self.now + EPSILON >= due || job.doubtful {
             fates.extend([self.failed(index), self.lost(index)]);
+            self.step.came_due.push(index);
         }
         self.choose(index, seen, &fates)
     }
