@@ -151,9 +151,9 @@ impl Broker {
         if let Some(key) = self.workers.find(peer).filter(|_| socket == self.sockets.backend) {
             if let Some(worker) = self.workers.get_mut(key) {
                 worker.reconnected = true;
+                worker.connected = turn.now.mono;
             }
             // What was under way, a REQUEST or a REPLY and its READY, is lost.
-            self.workers.with_slots(key, &mut self.queues, |slots| slots.on_reconnected());
             self.suspect_jobs(turn, key);
             self.on_seen(turn, key);
         } else if socket == self.sockets.frontend {

@@ -145,8 +145,12 @@ impl Model {
         }
         for (index, key) in &self.step.dispatched {
             let (Some(worker), job) = (self.workers.get(key), &self.jobs[*index]) else { continue };
+            if !self.is_fit(key, worker) {
+                // A silent worker may be the last choice for one queue and none for another.
+                continue;
+            }
             let Some(weight) = job.effective.as_deref().and_then(|queue| Self::weight(worker, queue)) else { continue };
-            for other in &waiting {
+            for other in waiting.iter().filter(|other| !self.step.came_due.contains(&other.order)) {
                 let Some(theirs) = other.effective.as_deref().and_then(|queue| Self::weight(worker, queue)) else {
                     continue;
                 };
