@@ -22,15 +22,21 @@ pub enum BindError {
         /// What the system said.
         source: io::Error,
     },
+    /// The socket is closed.
+    #[error("the socket is closed")]
+    Closed,
 }
 
-/// Why an endpoint could not be connected to. Everything that may pass (no route, nobody there) is retried instead.
+/// Why an endpoint is not connected to. Everything that may pass (no route, nobody there) is retried instead.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// This endpoint can never be connected to.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
+    /// The socket is closed.
+    #[error("the socket is closed")]
+    Closed,
 }
 
 /// A message that was not queued, and why. The message is given back.

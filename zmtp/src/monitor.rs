@@ -55,11 +55,12 @@ pub enum MonitorEvent {
         /// What ended the last attempt.
         reason: Reason,
     },
-    /// The peer refused us in so many words: there will be no further attempt.
+    /// There will be no further attempt, and what was queued is lost: the peer refused us in so many words, another
+    /// connection took the peer's routing id over, or the socket was told never to reconnect.
     GaveUp {
         /// The endpoint given to `connect`.
         endpoint: Endpoint,
-        /// What it said.
+        /// What ended the last attempt.
         reason: Reason,
     },
     /// A handshake completed; the peer is in the socket's rotation or table.
@@ -118,6 +119,12 @@ pub enum Reason {
     /// Too many connections in their handshake; this was the oldest.
     #[error("too many unfinished handshakes")]
     Crowded,
+    /// The socket has as many connections as it may have.
+    #[error("too many connections")]
+    TooManyConnections,
+    /// Too many peers have come and gone without the application reading what they left.
+    #[error("the application does not read: too many visitors it has not heard of")]
+    Unread,
     /// Our socket closed it.
     #[error("closed by us")]
     Closed,

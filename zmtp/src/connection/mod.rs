@@ -132,7 +132,7 @@ impl Connection {
         Self { config, state: State::Handshake { handshake: Handshake::Greeting, deadline }, transmit }
     }
 
-    /// Takes whole frames off the front of `input` and leaves the rest, until `budget` messages came out.
+    /// Takes whole frames off the front of `input` and leaves the rest, until `budget` events came out.
     ///
     /// Calling it again with the same input goes on where it stopped. `input` must not be changed except by appending.
     ///
@@ -169,14 +169,11 @@ impl Connection {
         }
         let State::Open(open) = &mut self.state else { return Ok(()) };
         open.liveness.on_traffic(now);
-        let mut left = budget;
-        while left > 0 {
+        let full = events.len().saturating_add(budget);
+        while events.len() < full {
             match open.inbound.next(input, self.config.limits)? {
                 None => break,
-                Some(Incoming::Message(message)) => {
-                    events.push(Event::Message(message));
-                    left -= 1;
-                }
+                Some(Incoming::Message(message)) => events.push(Event::Message(message)),
                 Some(Incoming::Command(body)) => open.on_command(&body, now, &mut self.transmit, events)?,
             }
         }
@@ -229,6 +226,14 @@ impl Connection {
             State::Handshake { deadline, .. } => *deadline,
             State::Open(open) => open.liveness.deadline(),
             State::Closed => None,
+        }
+    }
+
+    /// To be told before [`on_deadline`](Self::on_deadline) if, for reasons of our own, what the peer sends is not
+    /// being read: then its silence says nothing about it.
+    pub fn on_held_back(&mut self, now: Instant) {
+        if let State::Open(open) = &mut self.state {
+            open.liveness.on_traffic(now);
         }
     }
 

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use hashbrown::HashMap;
 use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::inbox::{Delivery, Inbox};
+use super::inbox::{Arrival, Delivery, Inbox};
+use super::link::now;
 use super::lock::Lock;
 use super::pipe::{AbortReason, Order, Pipe, PipeLimits};
 use super::pool::BufferPool;
@@ -42,7 +42,8 @@ pub(crate) struct Core<P> {
     pub(crate) closing: CancellationToken,
     pub(crate) tasks: TaskTracker,
     links: Lock<Links>,
-    endpoints: Lock<HashMap<Endpoint, Running>>,
+    /// Listeners by where connections are accepted, dialers by where they are to be connected.
+    endpoints: Lock<HashMap<(Origin, Endpoint), Running>>,
     monitor: broadcast::Sender<MonitorEvent>,
 }
 
@@ -121,6 +122,9 @@ impl<P: Pattern> Core<P> {
     }
 
     /// Lets a peer whose handshake is complete in.
+    ///
+    /// It is announced before the lock is let go: so the Up of one connection and the Down of another with the same
+    /// routing id come in the order in which they held it.
     pub(crate) fn attach(
         &self,
         link: LinkId,
@@ -129,16 +133,20 @@ impl<P: Pattern> Core<P> {
         info: Box<PeerInfo>,
     ) -> Result<RoutingId, Reason> {
         self.links.lock().handshaking.remove(&link);
-        let admission = self.pattern.lock().attach(Joining { link, pipe, origin, info: &info });
-        let (peer, replaced) = match admission {
-            Admission::As(peer) => (peer, None),
-            Admission::Replacing { peer, old } => (peer, Some(old)),
+        let mut pattern = self.pattern.lock();
+        if self.inbox.is_crowded() {
+            return Err(Reason::Unread);
+        }
+        let (peer, arrival, replaced) = match pattern.attach(Joining { link, pipe, origin, info: &info }) {
+            Admission::As(peer) => (peer, Arrival::Fresh, None),
+            Admission::Replacing { peer, old } => (peer, Arrival::Replacing, old),
             Admission::Refused(reason) => return Err(reason),
         };
         if let Some(old) = replaced {
             old.give(Order::Abort(AbortReason::Replaced));
         }
-        self.inbox.push(Delivery::Up { peer: peer.clone(), info });
+        self.inbox.push(Delivery::Up { peer: peer.clone(), info, arrival });
+        drop(pattern);
         self.room.notify_waiters();
         Ok(peer)
     }
@@ -149,13 +157,15 @@ impl<P: Pattern> Core<P> {
         links.alive.remove(&link);
         links.handshaking.remove(&link);
         drop(links);
+        let mut pattern = self.pattern.lock();
         if origin == Origin::Accepted {
             pipe.give(Order::Abort(AbortReason::Closed));
         }
         let Some(peer) = peer else { return };
-        if self.pattern.lock().detach(link, peer, origin) {
+        if pattern.detach(link, peer, origin) {
             self.inbox.push(Delivery::Down { peer: peer.clone(), reason: why.clone() });
         }
+        drop(pattern);
         self.room.notify_waiters();
     }
 
@@ -174,38 +184,47 @@ impl<P: Pattern> Core<P> {
     /// Remembers a listener, or a dialer with its pipe; `None` if there is one of that endpoint.
     pub(crate) fn add_endpoint(&self, endpoint: &Endpoint, pipe: Option<Arc<Pipe>>) -> Option<Running> {
         let mut endpoints = self.endpoints.lock();
-        if endpoints.contains_key(endpoint) {
+        let key = key(endpoint, pipe.is_some());
+        if endpoints.contains_key(&key) {
             return None;
         }
         let running = Running { stop: self.closing.child_token(), stopped: CancellationToken::new(), pipe };
-        endpoints.insert(endpoint.clone(), running.clone());
+        endpoints.insert(key, running.clone());
         Some(running)
     }
 
     /// For a listener or dialer that has ended by itself or on request.
     pub(crate) fn forget_endpoint(&self, endpoint: &Endpoint, running: &Running) {
         let mut endpoints = self.endpoints.lock();
-        if endpoints.get(endpoint).is_some_and(|there| there.stopped == running.stopped) {
-            endpoints.remove(endpoint);
+        let key = key(endpoint, running.pipe.is_some());
+        if endpoints.get(&key).is_some_and(|there| there.stopped == running.stopped) {
+            endpoints.remove(&key);
         }
         drop(endpoints);
         running.stopped.cancel();
     }
 
     /// Stops the listener or dialer of an endpoint, if there is one. A dialer still sends what its pipe holds.
-    pub(crate) fn stop_endpoint(&self, endpoint: &Endpoint) -> Option<Running> {
-        let running = self.endpoints.lock().remove(endpoint)?;
+    pub(crate) fn stop_endpoint(&self, endpoint: &Endpoint, origin: Origin) -> Option<Running> {
+        let running = self.endpoints.lock().remove(&(origin, endpoint.clone()))?;
         if let Some(pipe) = &running.pipe {
-            self.pattern.lock().forget(pipe);
             pipe.give(self.finish());
+            self.room.notify_waiters();
         }
         running.stop.cancel();
         Some(running)
     }
 
+    /// For a dialer that ends: nobody will empty its pipe any more.
+    pub(crate) fn retire(&self, pipe: &Arc<Pipe>) {
+        pipe.give(Order::Abort(AbortReason::Closed));
+        self.pattern.lock().forget(pipe);
+        self.room.notify_waiters();
+    }
+
     /// The order to write what is queued within the linger time from now.
     fn finish(&self) -> Order {
-        Order::Finish(self.options.linger.map(|linger| Instant::now() + linger))
+        Order::Finish(self.options.linger.map(|linger| now() + linger))
     }
 
     /// Stops listeners and dialers and has the links write what is queued, at most until `linger` is over.
@@ -225,4 +244,8 @@ impl<P: Pattern> Core<P> {
         self.tasks.close();
         self.room.notify_waiters();
     }
+}
+
+fn key(endpoint: &Endpoint, dialed: bool) -> (Origin, Endpoint) {
+    (if dialed { Origin::Connected } else { Origin::Accepted }, endpoint.clone())
 }

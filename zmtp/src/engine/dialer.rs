@@ -3,13 +3,13 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use super::core::{Core, Running};
-use super::link::{LinkContext, LinkEnd, drive};
+use super::link::{LinkContext, LinkEnd, drive, now};
 use super::pipe::{Order, Pipe};
 use crate::Host;
 use crate::connection::ConnectionError;
@@ -29,34 +29,32 @@ pub(crate) async fn dial<P: Pattern>(
 ) {
     let token = &running.stop;
     let mut backoff = Backoff::new(core.options.reconnect, random);
-    loop {
-        if let Stop::Now = stop(&pipe) {
-            break;
+    let gave_up = loop {
+        if let Stop::Now = stop(&core, &pipe) {
+            break None;
         }
-        pipe.restart();
-        let Some(end) = attempt(&core, &endpoint, &pipe, token).await else { break };
-        match &end.reason {
-            Reason::Protocol(ConnectionError::Refused(_)) => {
-                let reason = end.reason;
-                tracing::error!(%endpoint, %reason, "the peer refuses us: no further attempts");
-                core.tell(|| MonitorEvent::GaveUp { endpoint: endpoint.clone(), reason });
-                break;
-            }
-            // A slip in the protocol will hardly be gone in a moment.
-            Reason::Protocol(ConnectionError::Silent | ConnectionError::HandshakeTimeout) => {}
-            Reason::Protocol(_) => backoff.slowest(),
-            _ => {}
+        let Some(end) = attempt(&core, &endpoint, &pipe, token).await else { continue };
+        if let Reason::Protocol(ConnectionError::Refused(_)) | Reason::Replaced = end.reason {
+            break Some(end.reason);
         }
-        if end.established {
-            backoff.reset();
+        if let Stop::Now = stop(&core, &pipe) {
+            break None;
         }
-        let Some(after) = backoff.next() else { break };
+        backoff.learn(&end);
+        let Some(after) = backoff.next() else { break Some(end.reason) };
         core.tell(|| MonitorEvent::Retrying { endpoint: endpoint.clone(), after, reason: end.reason });
         tokio::select! {
             () = tokio::time::sleep(after) => {}
+            // The order to finish: one attempt at once, then in turn until linger is over.
             () = token.cancelled(), if !token.is_cancelled() => {}
+            () = told_to_stop(&pipe, token) => {}
         }
+    };
+    if let Some(reason) = gave_up {
+        tracing::error!(%endpoint, %reason, "no further attempts to connect");
+        core.tell(|| MonitorEvent::GaveUp { endpoint: endpoint.clone(), reason });
     }
+    core.retire(&pipe);
     core.forget_endpoint(&endpoint, &running);
 }
 
@@ -66,13 +64,27 @@ enum Stop {
     NotYet,
 }
 
-fn stop(pipe: &Pipe) -> Stop {
+fn stop<P: Pattern>(core: &Core<P>, pipe: &Pipe) -> Stop {
     match pipe.order() {
+        // Connected while the socket was being closed.
+        Order::Run if core.closing.is_cancelled() => Stop::Now,
         Order::Run => Stop::NotYet,
         Order::Abort(_) => Stop::Now,
-        Order::Finish(until) if until.is_some_and(|until| until <= Instant::now()) => Stop::Now,
+        Order::Finish(until) if until.is_some_and(|until| until <= now()) => Stop::Now,
         Order::Finish(_) if pipe.is_empty() => Stop::Now,
         Order::Finish(_) => Stop::NotYet,
+    }
+}
+
+/// Waits until [`stop`] says so. Only for between two links: it does not see the pipe being emptied.
+async fn told_to_stop(pipe: &Pipe, token: &CancellationToken) {
+    token.cancelled().await;
+    match pipe.order() {
+        Order::Finish(until) if !pipe.is_empty() => match until {
+            Some(until) => tokio::time::sleep_until(until.into()).await,
+            None => std::future::pending().await,
+        },
+        _ => {}
     }
 }
 
@@ -95,12 +107,13 @@ async fn attempt<P: Pattern>(
     };
     let opened = tokio::select! {
         opened = connecting => opened,
-        () = token.cancelled(), if !token.is_cancelled() => return Some(LinkEnd { reason: Reason::Closed, established: false }),
+        () = told_to_stop(pipe, token) => return None,
     };
     match opened {
         Ok((stream, peer)) => {
             core.tell(|| MonitorEvent::Connected { endpoint: endpoint.clone(), peer });
-            let context = LinkContext { endpoint: endpoint.clone(), peer, origin: Origin::Connected };
+            let id = core.enter(pipe, Origin::Connected);
+            let context = LinkContext { id, endpoint: endpoint.clone(), peer, origin: Origin::Connected };
             Some(drive(stream, context, pipe.clone(), core.clone()).await)
         }
         Err(error) => Some(LinkEnd { reason: Reason::Connect(Arc::new(error)), established: false }),
@@ -135,12 +148,17 @@ impl Backoff {
         Self { settings, pause: settings.first, random }
     }
 
-    fn reset(&mut self) {
-        self.pause = self.settings.first;
-    }
-
-    fn slowest(&mut self) {
-        self.pause = self.settings.longest;
+    /// Chooses the next pause by how the last attempt ended.
+    fn learn(&mut self, end: &LinkEnd) {
+        match &end.reason {
+            Reason::Protocol(ConnectionError::Silent | ConnectionError::HandshakeTimeout) => {}
+            // A slip in the protocol will hardly be gone in a moment.
+            Reason::Protocol(_) => return self.pause = self.settings.longest,
+            _ => {}
+        }
+        if end.established {
+            self.pause = self.settings.first;
+        }
     }
 
     /// The next pause, three quarters to all of the nominal one; `None`: never again.
@@ -169,10 +187,13 @@ mod tests {
         for nominal in [100, 200, 350, 350] {
             near(ms(nominal), &mut backoff);
         }
-        backoff.reset();
+        backoff.learn(&LinkEnd { reason: Reason::PeerClosed, established: true });
         near(ms(100), &mut backoff);
-        backoff.slowest();
-        near(ms(350), &mut backoff);
+        for established in [false, true] {
+            let reason = Reason::Protocol(ConnectionError::UnexpectedCommand);
+            backoff.learn(&LinkEnd { reason, established });
+            near(ms(350), &mut backoff);
+        }
     }
 
     #[test]

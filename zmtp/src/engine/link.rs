@@ -20,6 +20,7 @@ use tokio_util::io::poll_read_buf;
 use super::core::{Core, LinkId};
 use super::inbox::Delivery;
 use super::pipe::{AbortReason, Asleep, LinkWaits, Order, Pipe, Taken};
+use super::pool::BufferPool;
 use crate::connection::{Connection, ConnectionError, Event, Transmit};
 use crate::monitor::{MonitorEvent, Reason};
 use crate::pattern::{Origin, Pattern};
@@ -38,10 +39,13 @@ const STASH: usize = 4 * 1024;
 /// How long a link that has written everything waits for the peer to close too.
 const DRAIN: Duration = Duration::from_secs(1);
 const SLICES: usize = 64;
+/// A larger list of events is given back before sleeping.
+const KEEP_EVENTS: usize = 64;
 
 /// Where a link comes from.
 #[derive(Debug, Clone)]
 pub(crate) struct LinkContext {
+    pub(crate) id: LinkId,
     pub(crate) endpoint: Endpoint,
     pub(crate) peer: SocketAddr,
     pub(crate) origin: Origin,
@@ -55,23 +59,24 @@ pub(crate) struct LinkEnd {
     pub(crate) established: bool,
 }
 
-/// Drives one connection to its end.
+/// Drives one connection, which [`Core::enter`] has let in, to its end.
 pub(crate) async fn drive<S, P>(stream: S, context: LinkContext, pipe: Arc<Pipe>, core: Arc<Core<P>>) -> LinkEnd
 where
     S: AsyncRead + AsyncWrite + Unpin,
     P: Pattern,
 {
-    let id = core.enter(&pipe, context.origin);
-    let mut membership = Membership { core: &core, context: &context, pipe: &pipe, link: id, peer: None, reason: None };
+    let mut membership = Membership { core: &core, context: &context, pipe: &pipe, peer: None, reason: None };
     let mut link = Link {
         connection: Connection::new(core.connection.clone(), now()),
         stream,
         input: None,
+        oversized: false,
         undecoded: false,
         events: Vec::new(),
         batch: Transmit::new(),
         timer: None,
         phase: Phase::Running,
+        broken: None,
     };
     let reason = poll_fn(|cx| link.poll(&mut membership, cx)).await;
     let established = membership.peer.is_some();
@@ -79,7 +84,8 @@ where
     LinkEnd { reason, established }
 }
 
-fn now() -> Instant {
+/// The time by the runtime's clock, which tests may stop.
+pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
@@ -88,7 +94,6 @@ struct Membership<'a, P: Pattern> {
     core: &'a Core<P>,
     context: &'a LinkContext,
     pipe: &'a Arc<Pipe>,
-    link: LinkId,
     /// Set once the peer has been let in.
     peer: Option<RoutingId>,
     reason: Option<Reason>,
@@ -97,7 +102,7 @@ struct Membership<'a, P: Pattern> {
 impl<P: Pattern> Drop for Membership<'_, P> {
     fn drop(&mut self) {
         let reason = self.reason.take().unwrap_or(Reason::Failed);
-        self.core.leave(self.link, self.pipe, self.context.origin, self.peer.as_ref(), &reason);
+        self.core.leave(self.context.id, self.pipe, self.context.origin, self.peer.as_ref(), &reason);
         self.report(&reason);
         self.core.tell(|| {
             let (endpoint, peer) = (self.context.endpoint.clone(), self.context.peer);
@@ -118,6 +123,7 @@ impl<P: Pattern> Membership<'_, P> {
             Reason::DuplicateRoutingId(_) => Some(15),
             Reason::Crowded => Some(16),
             Reason::Failed => Some(17),
+            Reason::Unread => Some(19),
             _ => None,
         };
         let (endpoint, peer) = (&self.context.endpoint, self.context.peer);
@@ -137,12 +143,16 @@ struct Link<S> {
     connection: Connection,
     /// Bytes read and not decoded, in a buffer of the pool while the link is awake.
     input: Option<BytesMut>,
+    /// `input` has grown beyond what the pool keeps. What is left of it after a large message would keep all of it alive.
+    oversized: bool,
     /// Decoding stopped at its budget: there may be whole messages in `input`.
     undecoded: bool,
     events: Vec<Event>,
     batch: Transmit,
     timer: Option<Timer>,
     phase: Phase,
+    /// Why writing failed: what the peer had sent before is still read and delivered, then the link ends.
+    broken: Option<Reason>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,16 +198,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         let now = now();
         let order = at.pipe.order();
         self.follow(order, now)?;
+        // Read first: what waits in the kernel is a sign of life, however late this task got its turn.
+        let read = self.read(at, cx, now)?;
         if self.connection.deadline().is_some_and(|due| due <= now) {
+            if read == Step::NoCredit {
+                self.connection.on_held_back(now);
+            }
             self.connection.on_deadline(now)?;
         }
-        let read = self.read(at, cx, now)?;
         let wrote = self.write(at, cx)?;
         if read == Step::Progress || wrote == Step::Progress {
             return Ok(Poll::Ready(()));
         }
         if let Order::Finish(_) = order
-            && self.finish(cx, now)? == Step::Progress
+            && self.finish(at.pipe, cx, now)? == Step::Progress
         {
             return Ok(Poll::Ready(()));
         }
@@ -205,7 +219,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
             return Ok(Poll::Ready(()));
         }
         let waits = LinkWaits {
-            for_output: self.connection.is_open() && self.connection.transmit().is_empty(),
+            for_output: self.broken.is_none() && self.connection.is_open() && self.connection.transmit().is_empty(),
             for_credit: read == Step::NoCredit,
             order,
         };
@@ -238,8 +252,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         cx: &mut Context<'_>,
         now: Instant,
     ) -> Result<Step, Reason> {
+        let closing = self.phase != Phase::Running;
         let budget = at.pipe.credit().min(BATCH);
-        if budget == 0 {
+        if budget == 0 && self.connection.is_open() && !closing {
             return Ok(Step::NoCredit);
         }
         let mut input = self.take_input(at.core);
@@ -248,20 +263,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
             match poll_read_buf(Pin::new(&mut self.stream), cx, &mut input) {
                 Poll::Pending => {
                     self.input = Some(input);
-                    return Ok(Step::Idle);
+                    return self.broken.take().map_or(Ok(Step::Idle), Err);
                 }
+                Poll::Ready(Err(_) | Ok(0)) if closing => return Err(Reason::Closed),
                 Poll::Ready(Err(error)) => return Err(Reason::Io(Arc::new(error))),
                 Poll::Ready(Ok(0)) => return Err(Reason::PeerClosed),
                 Poll::Ready(Ok(_)) => {}
             }
         }
-        if self.phase != Phase::Running {
+        if closing {
             input.clear();
             self.input = Some(input);
             return Ok(Step::Progress);
         }
         let result = self.connection.receive(&mut input, budget, now, &mut self.events);
-        self.undecoded = self.events.len() >= budget;
+        self.undecoded = !self.events.is_empty() && self.events.len() >= budget;
         self.input = Some(input);
         self.deliver(at)?;
         result?;
@@ -281,22 +297,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         }
     }
 
-    fn make_room(&self, input: &mut BytesMut) {
+    fn make_room(&mut self, input: &mut BytesMut) {
         let room = self.connection.wanted().min(MAX_RESERVE).min(input.len()).max(MIN_READ);
         if input.capacity() - input.len() < room {
             input.reserve(room.max(4 * MIN_READ));
         }
+        self.oversized |= input.capacity() > BufferPool::LARGEST;
     }
 
     /// Gives the read buffer back before sleeping, keeping at most a few bytes of an unfinished frame.
     fn release_input<P>(&mut self, core: &Core<P>) {
+        if self.events.capacity() > KEEP_EVENTS {
+            self.events = Vec::new();
+        }
         match self.input.take() {
             Some(mut input) if input.len() <= STASH => {
                 if !input.is_empty() {
                     self.input = Some(BytesMut::from(&input[..]));
                     input.clear();
                 }
-                if input.capacity() > STASH {
+                if !std::mem::take(&mut self.oversized) && input.capacity() > STASH {
                     core.pool.put(input);
                 }
             }
@@ -317,7 +337,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
                 }
                 Event::Ready(info) => {
                     let told = info.clone();
-                    let id = at.core.attach(at.link, at.pipe, at.context.origin, info)?;
+                    let id = at.core.attach(at.context.id, at.pipe, at.context.origin, info)?;
                     at.core.tell(|| MonitorEvent::HandshakeSucceeded {
                         endpoint: at.context.endpoint.clone(),
                         peer: at.context.peer,
@@ -330,14 +350,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
                 Event::Subscribe(_) | Event::Cancel(_) => {}
             }
         }
-        if let (Some(peer), false) = (&at.peer, messages.is_empty()) {
-            at.pipe.delivered(messages.len());
-            at.core.inbox.push(Delivery::Batch { peer: peer.clone(), pipe: at.pipe.clone(), messages });
+        let batch = messages.len();
+        if let (Some(peer), true) = (&at.peer, batch > 0) {
+            let delivery = Delivery::Batch { peer: peer.clone(), pipe: at.pipe.clone(), messages };
+            at.pipe.deliver(batch, || at.core.inbox.push(delivery));
         }
         Ok(())
     }
 
     fn write<P: Pattern>(&mut self, at: &Membership<'_, P>, cx: &mut Context<'_>) -> Result<Step, Reason> {
+        if self.broken.is_some() {
+            return Ok(Step::Idle);
+        }
         if self.connection.is_open() && self.connection.transmit().is_empty() {
             if at.pipe.take(&mut self.batch) == Taken::MadeRoom {
                 at.core.room.notify_waiters();
@@ -348,7 +372,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         while self.connection.transmit().has_remaining() {
             match poll_write(&mut self.stream, cx, self.connection.transmit()) {
                 Poll::Pending => return Ok(step),
-                Poll::Ready(Err(error)) => return Err(Reason::Io(Arc::new(error))),
+                Poll::Ready(Err(error)) => {
+                    self.broken = Some(Reason::Io(Arc::new(error)));
+                    return Ok(Step::Progress);
+                }
                 Poll::Ready(Ok(())) => step = Step::Progress,
             }
         }
@@ -359,9 +386,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
     }
 
     /// Closes in order: everything written, then the write side shut down, then the peer's end awaited.
-    fn finish(&mut self, cx: &mut Context<'_>, now: Instant) -> Result<Step, Reason> {
+    fn finish(&mut self, pipe: &Pipe, cx: &mut Context<'_>, now: Instant) -> Result<Step, Reason> {
+        if let Some(reason) = self.broken.take() {
+            return Err(reason);
+        }
         match self.phase {
-            Phase::Running if !self.connection.is_open() => Err(Reason::Closed),
+            // What waits in the pipe is sent once the handshake is complete.
+            Phase::Running if !self.connection.is_open() && pipe.is_empty() => Err(Reason::Closed),
+            Phase::Running if !self.connection.is_open() => Ok(Step::Idle),
             Phase::Running if self.connection.transmit().has_remaining() => Ok(Step::Idle),
             Phase::Running => {
                 self.phase = Phase::ShuttingDown;

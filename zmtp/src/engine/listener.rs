@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::core::{Core, Running};
-use super::link::{LinkContext, drive};
+use super::link::{LinkContext, drive, now};
 use crate::Host;
-use crate::monitor::MonitorEvent;
+use crate::monitor::{MonitorEvent, Reason};
 use crate::pattern::{Origin, Pattern};
 use crate::socket::Options;
 use crate::{BindError, Endpoint, TcpEndpoint};
@@ -21,6 +21,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Binds an endpoint; gives it back with its actual address and port.
 pub(crate) async fn bind<P: Pattern>(core: &Arc<Core<P>>, endpoint: &Endpoint) -> Result<Endpoint, BindError> {
     endpoint.check_bind()?;
+    if core.closing.is_cancelled() {
+        return Err(BindError::Closed);
+    }
     let Endpoint::Tcp(tcp) = endpoint;
     let failed = |source| BindError::Io { endpoint: endpoint.clone(), source };
     let listener = open(tcp, &core.options).await.map_err(failed)?;
@@ -90,15 +93,19 @@ async fn listen<P: Pattern>(core: Arc<Core<P>>, listener: TcpListener, endpoint:
 fn accept<P: Pattern>(core: &Arc<Core<P>>, stream: TcpStream, peer: SocketAddr, endpoint: &Endpoint) {
     core.tell(|| MonitorEvent::Accepted { endpoint: endpoint.clone(), peer });
     if core.link_count() >= core.options.max_connections {
-        if let Some(more) = core.throttle.admit(18, std::time::Instant::now()) {
+        let reason = Reason::TooManyConnections;
+        core.tell(|| MonitorEvent::HandshakeFailed { endpoint: endpoint.clone(), peer, reason });
+        if let Some(more) = core.throttle.admit(18, now()) {
             tracing::warn!(%endpoint, %peer, max = core.options.max_connections, more, "too many connections, closed the newest");
         }
         return;
     }
     // A socket that is gone already will tell at its first read.
     let _ = stream.set_nodelay(true);
-    let context = LinkContext { endpoint: endpoint.clone(), peer, origin: Origin::Accepted };
     let pipe = core.new_pipe();
+    // Entered before its task has run, so that those accepted in one go count.
+    let id = core.enter(&pipe, Origin::Accepted);
+    let context = LinkContext { id, endpoint: endpoint.clone(), peer, origin: Origin::Accepted };
     let core = core.clone();
     core.tasks.clone().spawn(async move {
         drive(stream, context, pipe, core).await;

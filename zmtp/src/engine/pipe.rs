@@ -31,7 +31,7 @@ struct State {
     queued: usize,
     /// A sender met a full queue and wants to hear of room.
     was_full: bool,
-    /// Messages delivered to the socket that the application has not taken yet.
+    /// Messages delivered to the socket that the application has not taken yet, by whichever link.
     unread: usize,
     /// Wakes the link; only there while the link sleeps, so a burst wakes it once.
     link: Option<Waker>,
@@ -135,14 +135,25 @@ impl Pipe {
         self.state.lock().order
     }
 
+    /// Whether it takes messages, as far as there is room.
+    pub(crate) fn is_running(&self) -> bool {
+        self.order() == Order::Run
+    }
+
     /// For the link: how many messages it may still deliver.
     pub(crate) fn credit(&self) -> usize {
         self.limits.receive.saturating_sub(self.state.lock().unread)
     }
 
-    /// For the link: notes messages it delivered.
-    pub(crate) fn delivered(&self, count: usize) {
-        self.state.lock().unread += count;
+    /// For the link: notes messages that `hand_over` passes on. Not once the link is to be closed at once: a peer that
+    /// took its routing id over may have been announced by then, and the messages would be taken for that one's.
+    pub(crate) fn deliver(&self, count: usize, hand_over: impl FnOnce()) {
+        let mut state = self.state.lock();
+        if let Order::Abort(_) = state.order {
+            return;
+        }
+        state.unread += count;
+        hand_over();
     }
 
     /// For the socket: notes messages the application has taken.
@@ -169,11 +180,6 @@ impl Pipe {
         if let Some(link) = link {
             link.wake();
         }
-    }
-
-    /// For the dialer between two links: the new link's messages start their credit afresh.
-    pub(crate) fn restart(&self) {
-        self.state.lock().unread = 0;
     }
 }
 

@@ -15,6 +15,9 @@ const KEEP: usize = 8;
 pub(crate) struct BufferPool(Lock<Vec<BytesMut>>);
 
 impl BufferPool {
+    /// Buffers that have been larger are not for the pool, in bytes.
+    pub(crate) const LARGEST: usize = 4 * FRESH;
+
     /// An empty buffer.
     pub(crate) fn take(&self) -> BytesMut {
         self.0.lock().pop().unwrap_or_else(|| BytesMut::with_capacity(FRESH))
@@ -23,7 +26,7 @@ impl BufferPool {
     /// Takes an empty buffer back.
     pub(crate) fn put(&self, buffer: BytesMut) {
         let mut pool = self.0.lock();
-        if pool.len() < KEEP && buffer.capacity() <= 4 * FRESH {
+        if pool.len() < KEEP && buffer.capacity() <= Self::LARGEST {
             pool.push(buffer);
         }
     }

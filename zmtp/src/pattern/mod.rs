@@ -23,7 +23,7 @@ pub(crate) trait Pattern: Send + 'static {
     /// The link of a peer that had been let in ended. Whether it still held that routing id.
     fn detach(&mut self, link: LinkId, peer: &RoutingId, origin: Origin) -> bool;
 
-    /// A connected endpoint is given up: its pipe takes no more messages.
+    /// A connected endpoint is given up, and with it its pipe.
     fn forget(&mut self, pipe: &Arc<Pipe>);
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Joining<'a> {
 }
 
 /// Who opened a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Origin {
     /// The peer: the pipe goes with the link.
     Accepted,
@@ -50,8 +50,8 @@ pub(crate) enum Origin {
 pub(crate) enum Admission {
     /// In, under this name.
     As(RoutingId),
-    /// In, and the connection that had this name is to be closed.
-    Replacing { peer: RoutingId, old: Arc<Pipe> },
+    /// In, and the connection that had this name is to be closed, if it is not finishing anyway.
+    Replacing { peer: RoutingId, old: Option<Arc<Pipe>> },
     /// Out.
     Refused(Reason),
 }

@@ -69,9 +69,14 @@ impl Pattern for Routes {
                 vacant.insert(route);
                 Admission::As(id)
             }
+            // A connection that is only finishing holds no name.
+            hashbrown::hash_map::Entry::Occupied(mut held) if !held.get().pipe.is_running() => {
+                held.insert(route);
+                Admission::Replacing { peer: id, old: None }
+            }
             hashbrown::hash_map::Entry::Occupied(mut held) => match self.handover {
                 Handover::Refuse => Admission::Refused(Reason::DuplicateRoutingId(id)),
-                Handover::Replace => Admission::Replacing { peer: id, old: held.insert(route).pipe },
+                Handover::Replace => Admission::Replacing { peer: id, old: Some(held.insert(route).pipe) },
             },
         }
     }
@@ -79,8 +84,8 @@ impl Pattern for Routes {
     fn detach(&mut self, link: LinkId, peer: &RoutingId, _origin: Origin) -> bool {
         match self.routes.get(peer) {
             Some(route) if route.link == link => {
-                // What is queued for a connected endpoint waits for its return.
-                if route.origin == Origin::Accepted {
+                // What is queued for a connected endpoint waits for its return, unless it was told to finish.
+                if route.origin == Origin::Accepted || !route.pipe.is_running() {
                     self.routes.remove(peer);
                 }
                 true

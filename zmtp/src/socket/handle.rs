@@ -6,7 +6,7 @@ use crate::engine::core::Core;
 use crate::engine::pipe::Pipe;
 use crate::engine::{dialer, listener};
 use crate::monitor::Monitor;
-use crate::pattern::Pattern;
+use crate::pattern::{Origin, Pattern};
 use crate::random::Random;
 use crate::{BindError, ConnectError, Endpoint};
 
@@ -28,6 +28,9 @@ impl<P: Pattern> Handle<P> {
     /// Starts a dialer; the pipe it owns goes to `add` first. A second call for one endpoint does nothing.
     pub(super) fn connect(&self, endpoint: &Endpoint, add: impl FnOnce(&mut P, Arc<Pipe>)) -> Result<(), ConnectError> {
         endpoint.check_connect()?;
+        if self.0.closing.is_cancelled() {
+            return Err(ConnectError::Closed);
+        }
         let pipe = self.0.new_pipe();
         let Some(running) = self.0.add_endpoint(endpoint, Some(pipe.clone())) else { return Ok(()) };
         add(&mut self.0.pattern.lock(), pipe.clone());
@@ -39,7 +42,7 @@ impl<P: Pattern> Handle<P> {
 
     /// Ends the listener of that endpoint and waits until it is closed; whether there was one.
     pub(super) async fn unbind(&self, endpoint: &Endpoint) -> bool {
-        match self.0.stop_endpoint(endpoint) {
+        match self.0.stop_endpoint(endpoint, Origin::Accepted) {
             Some(running) => {
                 running.stopped.cancelled().await;
                 true
@@ -50,7 +53,7 @@ impl<P: Pattern> Handle<P> {
 
     /// Ends the dialer of that endpoint, once it has sent what it holds; whether there was one.
     pub(super) fn disconnect(&self, endpoint: &Endpoint) -> bool {
-        self.0.stop_endpoint(endpoint).is_some()
+        self.0.stop_endpoint(endpoint, Origin::Connected).is_some()
     }
 
     pub(super) fn monitor(&self) -> Monitor {
