@@ -3,6 +3,7 @@
 mod builder;
 mod dealer;
 mod handle;
+mod network;
 mod receiving;
 mod router;
 
@@ -10,6 +11,8 @@ use std::time::Duration;
 
 pub use self::builder::SocketBuilder;
 pub use self::dealer::{Dealer, DealerReceiver, DealerSender};
+pub(crate) use self::network::Network;
+pub use self::network::{Ipv6, Keepalive, KeepaliveError, Resolve};
 pub use self::router::{Handover, Router, RouterEvent, RouterReceiver, RouterSender};
 
 /// Pauses between attempts to connect.
@@ -32,6 +35,7 @@ pub(crate) struct Options {
     pub(crate) max_handshakes: usize,
     pub(crate) max_connections: usize,
     pub(crate) backlog: u32,
+    pub(crate) network: Network,
 }
 
 impl Default for Options {
@@ -45,6 +49,7 @@ impl Default for Options {
             max_handshakes: 1024,
             max_connections: usize::MAX,
             backlog: 1024,
+            network: Network::default(),
         }
     }
 }
