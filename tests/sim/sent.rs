@@ -30,7 +30,8 @@ impl Model {
                 Ok(())
             }
             (b"SCHEDULE" | b"UNSCHEDULE", _) => {
-                let same = self.step.schedule.as_ref() == Some(message) && self.schedulers.contains_key(&to);
+                let cause = self.step.schedule.as_ref().or(self.step.returned_schedule.as_ref());
+                let same = cause == Some(message) && self.schedulers.contains_key(&to);
                 ensure!(same, "schedules go to schedulers unchanged", "{message:?} to {to:?}");
                 Ok(())
             }

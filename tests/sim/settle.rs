@@ -104,13 +104,14 @@ impl Model {
         }
         if self.now + EPSILON >= due || job.doubtful {
             fates.extend([self.failed(index), self.lost(index)]);
+            self.step.came_due.push(index);
         }
         self.choose(index, seen, &fates)
     }
 
     /// A READY more than REPLYs tells that a process was replaced, and perhaps that it had this job.
     fn process_died(&self, key: &Key, since: Duration) -> bool {
-        self.workers.get(key).is_some_and(|worker| worker.dubious.is_some_and(|at| at >= since))
+        self.workers.get(key).is_some_and(|worker| worker.unexplained.is_some_and(|at| at >= since))
     }
 
     fn settle_delayed(&mut self, index: usize, seen: Option<&Seen>) -> Checked {
@@ -124,6 +125,7 @@ impl Model {
             }
             Some(Seen::Waiting(_) | Seen::GoingOut) if self.now >= job.since + self.config.retry_backoff / 2 => {
                 self.place(index, Place::Waiting);
+                self.step.came_due.push(index);
                 self.settle_waiting(index, seen)
             }
             _ if job.doubtful => {

@@ -1,4 +1,5 @@
 //! The byte vectors of libzmq 4.3.5 through [`zmtp::connection::Connection`], in both directions.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 

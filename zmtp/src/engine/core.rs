@@ -8,7 +8,7 @@ use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::inbox::{Delivery, Inbox};
+use super::inbox::{Arrival, Delivery, Inbox};
 use super::link::now;
 use super::lock::Lock;
 use super::pipe::{AbortReason, Order, Pipe, PipeLimits};
@@ -134,15 +134,18 @@ impl<P: Pattern> Core<P> {
     ) -> Result<RoutingId, Reason> {
         self.links.lock().handshaking.remove(&link);
         let mut pattern = self.pattern.lock();
-        let (peer, replaced) = match pattern.attach(Joining { link, pipe, origin, info: &info }) {
-            Admission::As(peer) => (peer, None),
-            Admission::Replacing { peer, old } => (peer, Some(old)),
+        if self.inbox.is_crowded() {
+            return Err(Reason::Unread);
+        }
+        let (peer, arrival, replaced) = match pattern.attach(Joining { link, pipe, origin, info: &info }) {
+            Admission::As(peer) => (peer, Arrival::Fresh, None),
+            Admission::Replacing { peer, old } => (peer, Arrival::Replacing, old),
             Admission::Refused(reason) => return Err(reason),
         };
         if let Some(old) = replaced {
             old.give(Order::Abort(AbortReason::Replaced));
         }
-        self.inbox.push(Delivery::Up { peer: peer.clone(), info });
+        self.inbox.push(Delivery::Up { peer: peer.clone(), info, arrival });
         drop(pattern);
         self.room.notify_waiters();
         Ok(peer)

@@ -122,6 +122,7 @@ impl<P: Pattern> Membership<'_, P> {
             Reason::DuplicateRoutingId(_) => Some(15),
             Reason::Crowded => Some(16),
             Reason::Failed => Some(17),
+            Reason::Unread => Some(19),
             _ => None,
         };
         let (endpoint, peer) = (&self.context.endpoint, self.context.peer);

@@ -50,8 +50,8 @@ pub(crate) enum Origin {
 pub(crate) enum Admission {
     /// In, under this name.
     As(RoutingId),
-    /// In, and the connection that had this name is to be closed.
-    Replacing { peer: RoutingId, old: Arc<Pipe> },
+    /// In, and the connection that had this name is to be closed, if it is not finishing anyway.
+    Replacing { peer: RoutingId, old: Option<Arc<Pipe>> },
     /// Out.
     Refused(Reason),
 }

@@ -211,7 +211,8 @@ impl RouterSender {
         Err(SendError { reason, message })
     }
 
-    /// The routing ids of the peers there are now, in no order.
+    /// The routing ids that can be sent to now, in no order: of peers that are there, and of connected endpoints that
+    /// are to come back.
     pub fn peers(&self) -> Vec<RoutingId> {
         self.handle.0.pattern.lock().peers().cloned().collect()
     }
@@ -307,7 +308,7 @@ impl RouterReceiver {
 impl From<Delivery> for RouterEvent {
     fn from(delivery: Delivery) -> Self {
         match delivery {
-            Delivery::Up { peer, info } => Self::Up { peer, info },
+            Delivery::Up { peer, info, .. } => Self::Up { peer, info },
             Delivery::Down { peer, reason } => Self::Down { peer, reason },
             Delivery::Batch { peer, pipe, messages } => {
                 pipe.consumed(messages.len());
