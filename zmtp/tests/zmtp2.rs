@@ -182,6 +182,7 @@ async fn b06_an_old_peer_is_served() {
 async fn b06_our_dealer_talks_to_an_old_bound_peer_again_and_again() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut dealer = Dealer::builder().routing_id(id("us")).build();
+    let mut monitor = dealer.monitor();
     dealer.connect(&Endpoint::from(listener.local_addr().unwrap())).unwrap();
     for round in 0..3u8 {
         dealer.send(Message::from(vec![round; 3])).await.unwrap();
@@ -191,6 +192,10 @@ async fn b06_our_dealer_talks_to_an_old_bound_peer_again_and_again() {
         assert_eq!(raw.read_frame().await, (0, vec![round; 3]));
         raw.send(&frame(0, &[round])).await;
         assert_eq!(soon("the answer", dealer.recv()).await.unwrap(), Message::from(vec![round]));
+        drop(raw);
+        // What is sent before that is lost with the connection.
+        let gone = |event| matches!(event, MonitorEvent::Disconnected { .. }).then_some(());
+        until(&mut monitor, "the end of the connection", gone).await;
     }
 }
 
