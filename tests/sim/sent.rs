@@ -171,7 +171,7 @@ impl Model {
         Ok(())
     }
 
-    fn waiting_in(&self, queue: &str) -> usize {
+    pub fn waiting_in(&self, queue: &str) -> usize {
         let jobs = self.live.iter().map(|index| &self.jobs[*index]);
         jobs.filter(|job| job.place == Place::Waiting && job.effective.as_deref() == Some(queue)).count()
     }
