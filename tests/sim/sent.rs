@@ -78,6 +78,7 @@ impl Model {
         }
         let job = &mut self.jobs[index];
         job.deliveries += 1;
+        job.result = None;
         job.effective = Some(queue);
         job.worker = Some(to.clone());
         self.step.dispatched.push((index, to));
