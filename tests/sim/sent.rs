@@ -78,6 +78,7 @@ impl Model {
         }
         let job = &mut self.jobs[index];
         job.deliveries += 1;
+        job.result = None;
         job.effective = Some(queue);
         job.worker = Some(to.clone());
         self.step.dispatched.push((index, to));
@@ -171,7 +172,7 @@ impl Model {
         Ok(())
     }
 
-    fn waiting_in(&self, queue: &str) -> usize {
+    pub fn waiting_in(&self, queue: &str) -> usize {
         let jobs = self.live.iter().map(|index| &self.jobs[*index]);
         jobs.filter(|job| job.place == Place::Waiting && job.effective.as_deref() == Some(queue)).count()
     }
