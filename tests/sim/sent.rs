@@ -238,7 +238,8 @@ impl Model {
         let sent: Vec<Key> = sends(effects).filter(|(_, message)| *message == schedule).map(|(key, _)| key).collect();
         let fresh = |key: &&Key| {
             let heard = self.schedulers.get(*key).copied().unwrap_or_default();
-            self.attached.contains(*key) && self.now < heard + self.config.heartbeat_timeout
+            let well = heard > std::time::Duration::ZERO && self.now < heard + self.config.heartbeat_timeout;
+            well && self.attached.contains(*key)
         };
         let there: Vec<&Key> = self.schedulers.keys().filter(fresh).collect();
         let to_all = Parsed::of(schedule).is_some_and(|parsed| parsed.command == b"UNSCHEDULE");

@@ -35,7 +35,8 @@ impl Model {
     pub fn settle_schedulers(&mut self, view: &View) -> Checked {
         for (key, heard) in &self.schedulers {
             // Without heartbeats nothing tells that a scheduler which did not read for a moment is well again.
-            let judged = self.config.heartbeat_interval.is_some();
+            // Zero stands for one whose messages came back.
+            let judged = self.config.heartbeat_interval.is_some() && *heard > Duration::ZERO;
             let quiet = !judged || self.now + EPSILON >= *heard + self.silence_limit();
             let may = quiet || !self.attached.contains(key) || self.is_stopping();
             ensure!(may || view.schedulers.contains(key), "schedulers are kept", "{key:?} is gone at {:?}", self.now);
