@@ -128,8 +128,11 @@ class Router(Program):
         super().__init__("router", [*argv, "-C", str(self.conf)], directory / "router.log")
         self.expected_end = False
 
-    def start(self) -> None:
+    def write_conf(self) -> None:
         write_conf(self.conf, **{"global": self.settings, "router": {}})
+
+    def start(self) -> None:
+        self.write_conf()
         self.expected_end = False
         super().start()
         until(self._answers, "the router answers STATUS (see router.log)", 20.0)
@@ -252,6 +255,15 @@ class PyScheduler(PyProgram):
         super().__init__(
             directory, marks, {"scheduler_addr": frontend, "rq_host": "127.0.0.1", "rq_port": no_redis_port, **settings}
         )
+
+
+class PyRouter(Program):
+    """The original emq-router, on the conf file and the addresses of one of ours."""
+
+    def __init__(self, ours: Router) -> None:
+        argv = [sys.executable, "-u", "-B", str(BIN / "emq-router"), "-C", str(ours.conf)]
+        super().__init__("emq-router", argv, ours.conf.with_name("emq-router.log"))
+        self.start()
 
 
 class PyClient:

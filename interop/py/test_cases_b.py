@@ -233,6 +233,25 @@ def test_b05_connect_and_close_many_times(router, client, worker):
     assert len(router.output().splitlines()) < 1500, "not a line of the log for each connection"
 
 
+def test_garbage_behind_a_handshake(router, client, worker, admin):
+    """Two hundred peers that greet properly and then send noise: frames of noise, and eMQP with pieces missing."""
+    chance = random.Random(6)
+    whole = [b"", b"eMQP/1.0", b"REQUEST", b"m", b"default", b"guarantee", b"x"]
+    with others_served(router, client, worker) as serve:
+        for number in range(200):
+            with Raw(getattr(router, chance.choice(["frontend", "backend", "admin_address"]))) as peer:
+                peer.handshake(identity=b"noise-%d" % number)
+                if number % 2:
+                    peer.write_all_the_peer_takes(chance.randbytes(chance.randrange(1, 2000)))
+                    continue
+                for _ in range(20):
+                    parts = [chance.choice([part, chance.randbytes(chance.randrange(40))]) for part in whole]
+                    peer.write_all_the_peer_takes(message(parts[: chance.randrange(1, len(parts) + 1)]))
+            if number % 20 == 0:
+                serve()
+    assert admin(router).status()["malformed"] >= 200, "each bad message is counted"
+
+
 # -- B06 --------------------------------------------------------------------------------------------------------------
 
 GREETINGS = {
