@@ -49,13 +49,14 @@ pub use connection::{Heartbeat, Limits, PeerInfo};
 pub use endpoint::{
     Endpoint, EndpointError, Host, InprocEndpoint, IpcAddress, IpcEndpoint, SourceAddress, TcpEndpoint,
 };
-pub use error::{BindError, ConnectError, RecvError, SendError, SendFailure};
+pub use error::{BindError, ConnectError, LockstepError, RecvError, SendError, SendFailure};
 pub use message::{Frames, Message, MessageBuilder};
 pub use monitor::{Monitor, MonitorEvent, Reason};
 pub use peer_address::{Credentials, PeerAddress};
 pub use routing_id::{MAX_ROUTING_ID, RoutingId, RoutingIdError};
 pub use socket::{
-    Dealer, DealerReceiver, DealerSender, Handover, Ipv6, Keepalive, KeepaliveError, Reconnect, Resolve, Router,
-    RouterEvent, RouterReceiver, RouterSender, SocketBuilder,
+    CanConflate, Dealer, DealerReceiver, DealerSender, Handover, Immediate, Ipv6, Keepalive, KeepaliveError, Pair,
+    PairReceiver, PairSender, ProbesRouters, Pull, Push, Reconnect, Rep, Req, Resolve, Router, RouterEvent,
+    RouterReceiver, RouterSender, SocketBuilder,
 };
 pub use socket_type::SocketType;
