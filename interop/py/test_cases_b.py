@@ -284,12 +284,27 @@ def test_b06_older_and_newer_peers_and_padding(router, worker, case, pieces):
     assert able.wait_jobs(1)[0].message == b"by hand"
 
 
+@pytest.mark.parametrize("revision", [1, 2])
+def test_b06_a_zmtp_2_peer_is_served(router, worker, revision):
+    """As libzmq 3.2: signature, revision, socket type and identity, then messages; each side in steps."""
+    able = worker(router)
+    with Raw(router.frontend) as peer:
+        peer.write(greeting()[:10])
+        ours = peer.read(11)
+        assert ours[0] == 0xFF and ours[9] & 1 and ours[10] == 3
+        peer.write(bytes([revision, 5]) + frame(b"old"))
+        assert peer.read(3) == b"\x06\x00\x00", "a ROUTER without an identity"
+        ask_by_hand(peer)
+        assert not peer.commands
+    assert able.wait_jobs(1)[0].message == b"by hand"
+
+
 @pytest.mark.parametrize(
     "bytes_",
-    [greeting()[:10] + b"\x01\x05" + b"\x00\x00", greeting()[:10] + b"\x00\x05\x00\x00", b"\x0a\x00" + bytes(9)],
-    ids=["zmtp-2.0", "zmtp-1.0-versioned", "zmtp-1.0"],
+    [greeting()[:10] + b"\x00\x05\x00\x00", b"\x0a\x00" + bytes(9)],
+    ids=["zmtp-1.0-versioned", "zmtp-1.0"],
 )
-def test_b06_versions_before_3_are_refused(new_router, client, worker, bytes_):
+def test_b06_versions_before_2_are_refused(new_router, client, worker, bytes_):
     router = new_router(**SMALL_LIMITS)
     with others_served(router, client, worker), Raw(router.frontend) as peer:
         peer.write(bytes_)

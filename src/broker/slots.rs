@@ -161,7 +161,7 @@ impl Slots {
         } else if self.replaced > 0 {
             self.replaced -= 1;
             self.capacity = self.capacity.saturating_sub(1);
-        } else if interrupted {
+        } else if interrupted && self.free < self.capacity {
             self.free += 1;
         } else {
             self.on_abandoned();

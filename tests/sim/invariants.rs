@@ -101,6 +101,11 @@ impl Model {
                 && self.by_msgid.get(*msgid).is_some_and(|index| self.jobs[*index].place == Place::Forgotten)
         };
         self.held = view.jobs.keys().filter(forgotten).cloned().collect();
+        let arrival = self.step.arrival.map(|index| &self.jobs[index]).filter(|job| job.place == Place::Waiting);
+        if let Some((job, queue)) = arrival.and_then(|job| Some((job, job.effective.as_deref()?))) {
+            let room = self.waiting_in(queue) <= self.config.hwm;
+            ensure!(room, "a full queue takes no more", "{job:?} at {now:?}");
+        }
         for (msgid, seen) in &view.jobs {
             let known = self.by_msgid.get(msgid).map(|index| &self.jobs[*index]);
             let right = known.is_some_and(|job| match seen {

@@ -38,6 +38,7 @@ mod error;
 mod message;
 mod monitor;
 mod pattern;
+mod peer_address;
 mod random;
 mod routing_id;
 mod socket;
@@ -45,13 +46,17 @@ mod socket_type;
 pub mod wire;
 
 pub use connection::{Heartbeat, Limits, PeerInfo};
-pub use endpoint::{Endpoint, EndpointError, Host, TcpEndpoint};
-pub use error::{BindError, ConnectError, RecvError, SendError, SendFailure};
+pub use endpoint::{
+    Endpoint, EndpointError, Host, InprocEndpoint, IpcAddress, IpcEndpoint, SourceAddress, TcpEndpoint,
+};
+pub use error::{BindError, ConnectError, LockstepError, RecvError, SendError, SendFailure};
 pub use message::{Frames, Message, MessageBuilder};
 pub use monitor::{Monitor, MonitorEvent, Reason};
+pub use peer_address::{Credentials, PeerAddress};
 pub use routing_id::{MAX_ROUTING_ID, RoutingId, RoutingIdError};
 pub use socket::{
-    Dealer, DealerReceiver, DealerSender, Handover, Reconnect, Router, RouterEvent, RouterReceiver, RouterSender,
-    SocketBuilder,
+    CanConflate, Dealer, DealerReceiver, DealerSender, Handover, Immediate, Ipv6, Keepalive, KeepaliveError, Pair,
+    PairReceiver, PairSender, ProbesRouters, Pull, Push, Reconnect, Rep, Req, Resolve, Router, RouterEvent,
+    RouterReceiver, RouterSender, SocketBuilder,
 };
 pub use socket_type::SocketType;
