@@ -148,10 +148,11 @@ impl Broker {
         } else if deaths as usize >= suspects.len() {
             self.workers.with_slots(key, &mut self.queues, |slots| slots.on_no_suspects());
             warn!(worker = %id, jobs = suspects.len(), "a worker process died with its job");
-            for job in suspects {
-                if let Some(queue) = self.lose_job(turn, job, &id, Loss::Process) {
-                    self.pump(turn, queue);
-                }
+            // All are put back before one is given out: the oldest goes first, whichever was lost first.
+            let queues: Vec<_> =
+                suspects.into_iter().filter_map(|job| self.lose_job(turn, job, &id, Loss::Process)).collect();
+            for queue in queues {
+                self.pump(turn, queue);
             }
         }
     }

@@ -95,6 +95,11 @@ impl Slots {
         self.late = self.late.saturating_add(1);
     }
 
+    /// Its connection is a new one: READYs expected over the one before may be lost.
+    pub fn on_reconnected(&mut self) {
+        self.late = self.late.saturating_add(std::mem::take(&mut self.owed));
+    }
+
     /// A job of this worker ended without a REPLY from it.
     pub fn on_abandoned(&mut self) {
         self.abandoned = self.abandoned.saturating_add(1);
@@ -156,7 +161,7 @@ impl Slots {
         } else if self.replaced > 0 {
             self.replaced -= 1;
             self.capacity = self.capacity.saturating_sub(1);
-        } else if interrupted {
+        } else if interrupted && self.free < self.capacity {
             self.free += 1;
         } else {
             self.on_abandoned();

@@ -127,7 +127,7 @@ pub struct Step {
     /// A SCHEDULE that came back: another scheduler may get it.
     pub returned_schedule: Option<Message>,
     pub admin: Option<(Key, Bytes)>,
-    /// Jobs whose retry came due, perhaps after what else happened.
+    /// Jobs whose retry, or whose end, came due: perhaps after what else happened in this step.
     pub came_due: Vec<usize>,
     /// Jobs that ended.
     pub ended: Vec<usize>,
@@ -275,11 +275,10 @@ impl Model {
         };
         self.heard(&key, &parsed);
         match (parsed.command, parsed.body.len()) {
-            (b"INFORM", 1 | 2) if parsed.text(1) == "scheduler" => {
-                if roles.frontend {
-                    self.schedulers.insert(key, self.now);
-                }
+            (b"INFORM", 1 | 2) if parsed.text(1) == "scheduler" && roles.frontend => {
+                self.schedulers.insert(key, self.now);
             }
+            (b"INFORM", 1 | 2) if parsed.text(1) == "scheduler" => {}
             (b"INFORM", 1 | 2) if roles.backend => self.inform(key, &parsed),
             (b"READY", 0) if roles.backend => self.ready(key),
             (b"HEARTBEAT", 0 | 1) if roles.backend && !self.workers.contains_key(&key) => {

@@ -78,6 +78,7 @@ impl Model {
         }
         let job = &mut self.jobs[index];
         job.deliveries += 1;
+        job.result = None;
         job.effective = Some(queue);
         job.worker = Some(to.clone());
         self.step.dispatched.push((index, to));
@@ -171,7 +172,7 @@ impl Model {
         Ok(())
     }
 
-    fn waiting_in(&self, queue: &str) -> usize {
+    pub fn waiting_in(&self, queue: &str) -> usize {
         let jobs = self.live.iter().map(|index| &self.jobs[*index]);
         jobs.filter(|job| job.place == Place::Waiting && job.effective.as_deref() == Some(queue)).count()
     }
@@ -237,7 +238,8 @@ impl Model {
         let sent: Vec<Key> = sends(effects).filter(|(_, message)| *message == schedule).map(|(key, _)| key).collect();
         let fresh = |key: &&Key| {
             let heard = self.schedulers.get(*key).copied().unwrap_or_default();
-            self.attached.contains(*key) && self.now < heard + self.config.heartbeat_timeout
+            let well = heard > std::time::Duration::ZERO && self.now < heard + self.config.heartbeat_timeout;
+            well && self.attached.contains(*key)
         };
         let there: Vec<&Key> = self.schedulers.keys().filter(fresh).collect();
         let to_all = Parsed::of(schedule).is_some_and(|parsed| parsed.command == b"UNSCHEDULE");

@@ -22,6 +22,12 @@ pub enum BindError {
         /// What the system said.
         source: io::Error,
     },
+    /// There is something else than a socket at that path; it is left alone.
+    #[error("cannot bind {endpoint}: there is a file at that path that is not a socket")]
+    NotASocket {
+        /// The endpoint asked for.
+        endpoint: Endpoint,
+    },
     /// The socket is closed.
     #[error("the socket is closed")]
     Closed,

@@ -2,10 +2,10 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-use super::{ConnectionConfig, ConnectionError, PeerInfo};
+use super::{ConnectionConfig, ConnectionError, PeerInfo, legacy};
 use crate::wire::command::{self, Command};
 use crate::wire::frame::{COMMAND, FrameHeader};
-use crate::wire::greeting::{GREETING_LEN, Greeting, MechanismName, Version};
+use crate::wire::greeting::{GREETING_LEN, Greeting, MechanismName, OPENING_LEN, Revision, Version};
 use crate::wire::properties::{self, Properties, Property};
 use crate::{RoutingId, SocketType};
 
@@ -17,8 +17,12 @@ const MAX_PROPERTIES: usize = 64;
 /// How far the handshake is.
 #[derive(Debug)]
 pub(super) enum Handshake {
-    /// The peer's greeting is not complete.
+    /// The peer's revision is not known, and only the beginning of our greeting is out.
+    Opening,
+    /// The peer's greeting is not complete; all of ours is out.
     Greeting,
+    /// The peer speaks ZMTP 2.0; its socket type and routing id are not here.
+    Legacy,
     /// Our READY is out; the peer's is not here.
     Ready(Version),
 }
@@ -31,6 +35,23 @@ impl Handshake {
         config: &ConnectionConfig,
         out: &mut impl BufMut,
     ) -> Result<Option<PeerInfo>, ConnectionError> {
+        if let Self::Opening = self {
+            match Revision::parse(input)? {
+                None => return Ok(None),
+                Some(Revision::V2) => {
+                    input.advance(OPENING_LEN);
+                    legacy::greet(out, config);
+                    *self = Self::Legacy;
+                }
+                Some(Revision::V3) => {
+                    out.put_slice(&Greeting::encode(MechanismName::NULL)[OPENING_LEN..]);
+                    *self = Self::Greeting;
+                }
+            }
+        }
+        if let Self::Legacy = self {
+            return legacy::receive(input, config);
+        }
         if let Self::Greeting = self {
             let Some(greeting) = Greeting::parse(input)? else { return Ok(None) };
             if greeting.mechanism != MechanismName::NULL {

@@ -12,6 +12,7 @@ mod error;
 mod handshake;
 mod heartbeat;
 mod inbound;
+mod legacy;
 mod transmit;
 
 use std::sync::Arc;
@@ -25,7 +26,8 @@ use self::heartbeat::Liveness;
 use self::inbound::{Inbound, Incoming};
 pub use self::transmit::Transmit;
 use crate::wire::command::{self, Command};
-use crate::wire::greeting::{Greeting, MechanismName, Version};
+use crate::wire::frame::{self, FrameError};
+use crate::wire::greeting::{Greeting, MechanismName, OPENING_LEN, Version};
 use crate::wire::properties::Property;
 use crate::{Message, RoutingId, SocketType};
 
@@ -117,6 +119,8 @@ enum State {
 struct Open {
     inbound: Inbound,
     liveness: Liveness,
+    /// ZMTP 2.0 has none.
+    has_commands: bool,
     /// A PONG waits in the transmit queue: further PINGs are answered by that one.
     pong_pending: bool,
     /// A PING waits there too: to a peer that takes nothing no second one is written.
@@ -124,12 +128,15 @@ struct Open {
 }
 
 impl Connection {
-    /// A new connection: our greeting is ready to be written.
+    /// A new connection: the beginning of our greeting is ready to be written.
+    ///
+    /// The rest follows once the peer's revision is known, in the same write as our READY: a ZMTP 2.0 peer would
+    /// misread it. libzmq does the same, so a 3.x peer loses at most the time that takes it.
     pub fn new(config: Arc<ConnectionConfig>, now: Instant) -> Self {
         let mut transmit = Transmit::new();
-        transmit.run_mut().extend_from_slice(&Greeting::encode(MechanismName::NULL));
+        transmit.run_mut().extend_from_slice(&Greeting::encode(MechanismName::NULL)[..OPENING_LEN]);
         let deadline = config.handshake_timeout.map(|timeout| now + timeout);
-        Self { config, state: State::Handshake { handshake: Handshake::Greeting, deadline }, transmit }
+        Self { config, state: State::Handshake { handshake: Handshake::Opening, deadline }, transmit }
     }
 
     /// Takes whole frames off the front of `input` and leaves the rest, until `budget` events came out.
@@ -162,9 +169,13 @@ impl Connection {
     ) -> Result<(), ConnectionError> {
         if let State::Handshake { handshake, .. } = &mut self.state {
             let Some(peer) = handshake.receive(input, &self.config, self.transmit.run_mut())? else { return Ok(()) };
-            let liveness = Liveness::new(self.config.heartbeat, peer.version, now);
-            self.state =
-                State::Open(Open { inbound: Inbound::default(), liveness, pong_pending: false, ping_pending: false });
+            self.state = State::Open(Open {
+                inbound: Inbound::default(),
+                liveness: Liveness::new(self.config.heartbeat, peer.version, now),
+                has_commands: peer.version >= Version::V3_0,
+                pong_pending: false,
+                ping_pending: false,
+            });
             events.push(Event::Ready(Box::new(peer)));
         }
         let State::Open(open) = &mut self.state else { return Ok(()) };
@@ -273,6 +284,9 @@ impl Open {
         transmit: &mut Transmit,
         events: &mut Vec<Event>,
     ) -> Result<(), ConnectionError> {
+        if !self.has_commands {
+            return Err(FrameError::Flags(frame::COMMAND).into());
+        }
         match Command::parse(body)? {
             Command::Ping(ping) => {
                 self.liveness.on_ping(ping.ttl, now);

@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -23,7 +22,7 @@ use super::pool::BufferPool;
 use crate::connection::{Connection, ConnectionError, Event, Transmit};
 use crate::monitor::{MonitorEvent, Reason};
 use crate::pattern::{Origin, Pattern};
-use crate::{Endpoint, RoutingId};
+use crate::{Endpoint, PeerAddress, RoutingId};
 
 /// Most messages decoded before they are delivered and others get their turn.
 const BATCH: usize = 256;
@@ -46,7 +45,7 @@ const KEEP_EVENTS: usize = 64;
 pub(crate) struct LinkContext {
     pub(crate) id: LinkId,
     pub(crate) endpoint: Endpoint,
-    pub(crate) peer: SocketAddr,
+    pub(crate) peer: PeerAddress,
     pub(crate) origin: Origin,
 }
 

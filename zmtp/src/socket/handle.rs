@@ -93,6 +93,7 @@ impl<P: Pattern> Handle<P> {
     /// Starts a dialer; the pipe it owns goes to `add` first. A second call for one endpoint does nothing.
     pub(super) fn connect(&self, endpoint: &Endpoint, add: impl FnOnce(&mut P, Arc<Pipe>)) -> Result<(), ConnectError> {
         endpoint.check_connect()?;
+        self.0.options.network.ipv6.check(endpoint)?;
         if self.0.closing.is_cancelled() {
             return Err(ConnectError::Closed);
         }

@@ -4,6 +4,7 @@ mod builder;
 mod dealer;
 pub(crate) mod end;
 mod handle;
+mod network;
 mod options;
 mod outgoing;
 mod pair;
@@ -22,6 +23,8 @@ use std::time::Duration;
 
 pub use self::builder::SocketBuilder;
 pub use self::dealer::{Dealer, DealerReceiver, DealerSender};
+pub(crate) use self::network::Network;
+pub use self::network::{Ipv6, Keepalive, KeepaliveError, Resolve};
 pub use self::options::{CanConflate, CanInvert, Immediate, LimitsTopics, ProbesRouters};
 pub use self::pair::{Pair, PairReceiver, PairSender};
 pub use self::publish::Pub;
@@ -55,6 +58,7 @@ pub(crate) struct Options {
     pub(crate) max_handshakes: usize,
     pub(crate) max_connections: usize,
     pub(crate) backlog: u32,
+    pub(crate) network: Network,
     /// What a full queue keeps.
     pub(crate) keep: Keep,
     /// Whether each new connection is sent an empty message.
@@ -72,6 +76,7 @@ impl Default for Options {
             max_handshakes: 1024,
             max_connections: usize::MAX,
             backlog: 1024,
+            network: Network::default(),
             keep: Keep::Queued,
             probe_router: false,
         }

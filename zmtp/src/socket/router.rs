@@ -199,7 +199,8 @@ impl RouterSender {
         Err(SendError { reason, message })
     }
 
-    /// The routing ids of the peers there are now, in no order.
+    /// The routing ids that can be sent to now, in no order: of peers that are there, and of connected endpoints that
+    /// are to come back.
     pub fn peers(&self) -> Vec<RoutingId> {
         self.handle.0.pattern.lock().peers().cloned().collect()
     }

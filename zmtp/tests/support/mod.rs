@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use zmtp::connection::{Connection, ConnectionConfig, ConnectionError, Event};
 use zmtp::{Dealer, Endpoint, Limits, Message, Monitor, MonitorEvent, Reason, Router, RoutingId, SocketType};
@@ -162,8 +162,15 @@ pub async fn until<T>(monitor: &mut Monitor, what: &str, mut pick: impl FnMut(Mo
     .await
 }
 
-/// A TCP peer with hand-made bytes.
-pub struct Raw(pub TcpStream);
+/// A peer with hand-made bytes, over TCP as a rule.
+pub struct Raw<S = TcpStream>(pub S);
+
+#[cfg(unix)]
+impl Raw<tokio::net::UnixStream> {
+    pub async fn ipc(path: &std::path::Path) -> Self {
+        Self(tokio::net::UnixStream::connect(path).await.unwrap())
+    }
+}
 
 impl Raw {
     pub async fn connect(endpoint: &Endpoint) -> Self {
@@ -178,7 +185,9 @@ impl Raw {
         raw.shake(socket_type, identity).await;
         raw
     }
+}
 
+impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
     pub async fn shake(&mut self, socket_type: &str, identity: &[u8]) {
         self.send(&[greeting(), ready(socket_type, identity)].concat()).await;
         self.read(64).await;
