@@ -86,6 +86,15 @@ pub enum LockstepError {
     Closed,
 }
 
+/// Why a topic cannot be subscribed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SubscribeError {
+    /// More than 65,536 bytes.
+    #[error("a topic has at most 65536 bytes, this one has {0}")]
+    TooLong(usize),
+}
+
 /// The socket is closed: nothing will be received any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the socket is closed")]

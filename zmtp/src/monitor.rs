@@ -127,6 +127,9 @@ pub enum Reason {
     /// A PAIR has its one peer already.
     #[error("a PAIR takes one peer, and has one")]
     Paired,
+    /// The peer subscribes to more than it may.
+    #[error("too many subscriptions")]
+    TooManyTopics,
     /// Our socket closed it.
     #[error("closed by us")]
     Closed,

@@ -138,8 +138,12 @@ joins! {
     Dealer "DEALER": "REP" "DEALER" "ROUTER";
     Pair "PAIR": "PAIR";
     Pull "PULL": "PUSH";
+    Pub "PUB": "SUB" "XSUB";
     Push "PUSH": "PULL";
     Rep "REP": "REQ" "DEALER";
     Req "REQ": "REP" "ROUTER";
     Router "ROUTER": "REQ" "DEALER" "ROUTER";
+    Sub "SUB": "PUB" "XPUB";
+    XPub "XPUB": "SUB" "XSUB";
+    XSub "XSUB": "PUB" "XPUB";
 }

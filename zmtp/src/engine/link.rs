@@ -123,6 +123,7 @@ impl<P: Pattern> Membership<'_, P> {
             Reason::Failed => Some(17),
             Reason::Unread => Some(19),
             Reason::Paired => Some(20),
+            Reason::TooManyTopics => Some(21),
             _ => None,
         };
         let (endpoint, peer) = (&self.context.endpoint, self.context.peer);
@@ -342,8 +343,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         if P::EXAMINES {
             // Held until all is handed over: subscriptions reach the application in the order in which they took effect.
             let mut pattern = at.core.pattern.lock();
-            self.events.drain(..).for_each(|event| pattern.examine(at.context.id, event, &mut messages));
+            let examined = self.events.drain(..).try_for_each(|e| pattern.examine(at.context.id, e, &mut messages));
             at.core.deliver(peer, at.pipe, messages);
+            return examined;
         } else if at.core.receives() {
             messages.reserve(self.events.len());
             for event in self.events.drain(..) {

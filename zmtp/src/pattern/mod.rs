@@ -3,9 +3,13 @@
 mod fair;
 mod lockstep;
 mod lone;
+mod publishing;
 mod rotation;
 mod routes;
 mod sources;
+mod subscribing;
+mod topics;
+mod trie;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,9 +17,12 @@ use std::sync::Arc;
 pub(crate) use self::fair::FairQueue;
 pub(crate) use self::lockstep::{Answering, Asking};
 pub(crate) use self::lone::Lone;
+pub(crate) use self::publishing::{PublishOptions, Publishing};
 pub(crate) use self::rotation::Rotation;
 pub(crate) use self::routes::Routes;
 pub(crate) use self::sources::Sources;
+pub(crate) use self::subscribing::{Filter, Subscribing};
+pub(crate) use self::topics::{MAX_TOPIC, Wish};
 use crate::connection::{Event, PeerInfo};
 use crate::engine::core::LinkId;
 use crate::engine::pipe::Pipe;
@@ -37,8 +44,11 @@ pub(crate) trait Pattern: Send + 'static {
     /// A connected endpoint is given up, and with it its pipe.
     fn forget(&mut self, pipe: &Arc<Pipe>);
 
-    /// Takes in what a peer sent, in the link's task; what the application is to receive goes to `out`.
-    fn examine(&mut self, _from: LinkId, _event: Event, _out: &mut VecDeque<Message>) {}
+    /// Takes in what a peer sent, in the link's task; what the application is to receive goes to `out`. An error ends
+    /// the connection.
+    fn examine(&mut self, _from: LinkId, _event: Event, _out: &mut VecDeque<Message>) -> Result<(), Reason> {
+        Ok(())
+    }
 
     /// What the application is to receive in the name of a peer that is gone.
     fn farewell(&mut self, _link: LinkId) -> VecDeque<Message> {

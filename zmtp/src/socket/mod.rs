@@ -2,17 +2,22 @@
 
 mod builder;
 mod dealer;
+pub(crate) mod end;
 mod handle;
 mod network;
 mod options;
 mod outgoing;
 mod pair;
+mod publish;
 mod pull;
 mod push;
 mod receiving;
 mod rep;
 mod req;
 mod router;
+mod subscribe;
+mod xpub;
+mod xsub;
 
 use std::time::Duration;
 
@@ -20,13 +25,17 @@ pub use self::builder::SocketBuilder;
 pub use self::dealer::{Dealer, DealerReceiver, DealerSender};
 pub(crate) use self::network::Network;
 pub use self::network::{Ipv6, Keepalive, KeepaliveError, Resolve};
-pub use self::options::{CanConflate, Immediate, ProbesRouters};
+pub use self::options::{CanConflate, CanInvert, Immediate, LimitsTopics, ProbesRouters};
 pub use self::pair::{Pair, PairReceiver, PairSender};
+pub use self::publish::Pub;
 pub use self::pull::Pull;
 pub use self::push::Push;
 pub use self::rep::Rep;
 pub use self::req::Req;
 pub use self::router::{Handover, Router, RouterEvent, RouterReceiver, RouterSender};
+pub use self::subscribe::{Sub, SubReceiver, Subscriber};
+pub use self::xpub::{Verbosity, XPub, XPubEvent, XPubReceiver, XPubSender};
+pub use self::xsub::{XSub, XSubReceiver, XSubSender};
 use crate::engine::pipe::Keep;
 
 /// Pauses between attempts to connect.

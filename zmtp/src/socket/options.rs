@@ -1,14 +1,34 @@
 //! Options that only some socket types have: on any other they do not compile.
 
-use super::{Dealer, Pair, Pull, Push, Req, Router, SocketBuilder};
+use super::{Dealer, Pair, Pub, Pull, Push, Req, Router, SocketBuilder, Sub, Verbosity, XPub};
 use crate::engine::pipe::Keep;
+use crate::pattern::PublishOptions;
 
 /// What the pattern of a socket type has to know.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct PatternOptions {
     pub(crate) immediate: bool,
     pub(crate) relaxed: bool,
     pub(crate) correlate: bool,
+    pub(crate) publish: PublishOptions,
+}
+
+/// Most memory for the topics of one subscriber unless set, in bytes.
+const MAX_TOPICS: usize = 64 << 20;
+
+impl Default for PatternOptions {
+    fn default() -> Self {
+        let publish = PublishOptions {
+            listens: false,
+            verbosity: Verbosity::Changes,
+            manual: false,
+            nodrop: false,
+            invert: false,
+            welcome: None,
+            max_topics: MAX_TOPICS,
+        };
+        Self { immediate: false, relaxed: false, correlate: false, publish }
+    }
 }
 
 mod sealed {
@@ -18,17 +38,22 @@ mod sealed {
 
 impl sealed::Sealed for Dealer {}
 impl sealed::Sealed for Pair {}
+impl sealed::Sealed for Pub {}
 impl sealed::Sealed for Pull {}
 impl sealed::Sealed for Push {}
 impl sealed::Sealed for Req {}
 impl sealed::Sealed for Router {}
+impl sealed::Sealed for Sub {}
+impl sealed::Sealed for XPub {}
 
 /// Socket types that can keep the newest message only: see [`SocketBuilder::conflate`].
 pub trait CanConflate: sealed::Sealed {}
 
 impl CanConflate for Dealer {}
+impl CanConflate for Pub {}
 impl CanConflate for Pull {}
 impl CanConflate for Push {}
+impl CanConflate for Sub {}
 
 impl<T: CanConflate> SocketBuilder<T> {
     /// Keeps the newest message of each queue only, in place of the high-water marks (CONFLATE). Default: off.
@@ -68,6 +93,37 @@ impl<T: ProbesRouters> SocketBuilder<T> {
     /// Sends an empty message first on every connection, so that a ROUTER there learns of it (PROBE_ROUTER). Default: off.
     pub fn probe_router(mut self, on: bool) -> Self {
         self.options.probe_router = on;
+        self
+    }
+}
+
+/// Socket types that can turn topics round: see [`SocketBuilder::invert_matching`].
+pub trait CanInvert: sealed::Sealed {}
+
+impl CanInvert for Pub {}
+impl CanInvert for Sub {}
+impl CanInvert for XPub {}
+
+impl<T: CanInvert> SocketBuilder<T> {
+    /// Messages are for those who do *not* subscribe to what they begin with (INVERT_MATCHING). Publisher and SUBs must
+    /// agree on it. Default: off.
+    pub fn invert_matching(mut self, on: bool) -> Self {
+        self.pattern.publish.invert = on;
+        self
+    }
+}
+
+/// Socket types that keep a table of topics for others: see [`SocketBuilder::max_topics`].
+pub trait LimitsTopics: sealed::Sealed {}
+
+impl LimitsTopics for Pub {}
+impl LimitsTopics for XPub {}
+
+impl<T: LimitsTopics> SocketBuilder<T> {
+    /// Most memory for the topics of one subscriber, each counting its length and 64 bytes more; past it, its connection
+    /// is closed. Default 64 MiB.
+    pub fn max_topics(mut self, bytes: usize) -> Self {
+        self.pattern.publish.max_topics = bytes;
         self
     }
 }

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 use futures_sink::Sink;
+use tokio::sync::Notify;
 
 use super::SocketBuilder;
 use super::handle::Handle;
@@ -127,6 +128,11 @@ impl Pair {
     /// The two halves, for two tasks.
     pub fn split(self) -> (PairSender, PairReceiver) {
         (self.sender, self.receiver)
+    }
+
+    /// Told when a send that found no room may be tried again.
+    pub(crate) fn room(&self) -> Arc<Notify> {
+        self.sender.handle.0.room.clone()
     }
 
     /// Closes the socket: what is queued is sent, at most for as long as linger allows; waits until that is done.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_sink::Sink;
+use tokio::sync::Notify;
 
 use super::SocketBuilder;
 use super::handle::Handle;
@@ -99,6 +100,11 @@ impl Push {
     /// `Full` if no peer has room or there is none; `Closed` if the socket is closed.
     pub fn try_send(&self, message: Message) -> Result<(), SendError> {
         deal(&self.handle, message)
+    }
+
+    /// Told when a send that found no room may be tried again.
+    pub(crate) fn room(&self) -> Arc<Notify> {
+        self.handle.0.room.clone()
     }
 
     /// Closes the socket, for all its handles: what is queued is sent, at most for as long as linger allows; waits until that is done.
