@@ -7,7 +7,7 @@ use crate::Message;
 use crate::wire::frame::{self, COMMAND, FrameHeader, LONG, MORE};
 
 /// Largest command accepted, in bytes: a PING is tiny, a subscription rarely large.
-const MAX_COMMAND: u64 = 64 * 1024;
+pub(super) const MAX_COMMAND: u64 = 64 * 1024;
 
 /// What comes out of the frames.
 #[derive(Debug)]

@@ -8,24 +8,28 @@
 //!
 //! It knows the greeting, the handshake, frames, commands and heartbeats (RFC 37), and nothing of routing.
 
+mod codec;
 mod error;
 mod handshake;
 mod heartbeat;
 mod inbound;
 mod transmit;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
+use self::codec::Codec;
 pub use self::error::ConnectionError;
 use self::handshake::Handshake;
 use self::heartbeat::Liveness;
-use self::inbound::{Inbound, Incoming};
+use self::inbound::Incoming;
 pub use self::transmit::Transmit;
+use crate::mechanism::{Security, Stage};
 use crate::wire::command::{self, Command};
-use crate::wire::greeting::{Greeting, MechanismName, Version};
+use crate::wire::greeting::{MechanismName, Version};
 use crate::wire::properties::Property;
 use crate::{Message, RoutingId, SocketType};
 
@@ -42,6 +46,22 @@ pub struct ConnectionConfig {
     pub handshake_timeout: Option<Duration>,
     /// ZMTP heartbeats; `None`: we send none, but answer the peer's.
     pub heartbeat: Option<Heartbeat>,
+    /// The security mechanism.
+    pub security: Security,
+}
+
+impl ConnectionConfig {
+    /// With everything else at its default.
+    pub fn new(socket_type: SocketType) -> Self {
+        Self {
+            socket_type,
+            routing_id: None,
+            limits: Limits::default(),
+            handshake_timeout: Some(Duration::from_secs(30)),
+            heartbeat: None,
+            security: Security::null(),
+        }
+    }
 }
 
 /// Sizes that are checked before they are believed.
@@ -82,6 +102,10 @@ pub struct PeerInfo {
     pub routing_id: Option<RoutingId>,
     /// Its other properties, such as `X-` ones.
     pub properties: Vec<Property>,
+    /// Who it is, by the word of our authenticator; none if no authenticator was asked.
+    pub user_id: Option<String>,
+    /// What else our authenticator told of it.
+    pub metadata: Vec<Property>,
 }
 
 /// What a connection has to tell.
@@ -103,6 +127,8 @@ pub struct Connection {
     config: Arc<ConnectionConfig>,
     state: State,
     transmit: Transmit,
+    /// Where the peer is, for the authenticator.
+    address: Option<IpAddr>,
 }
 
 #[derive(Debug)]
@@ -115,7 +141,7 @@ enum State {
 /// What exists only once the handshake is complete.
 #[derive(Debug)]
 struct Open {
-    inbound: Inbound,
+    codec: Codec,
     liveness: Liveness,
     /// A PONG waits in the transmit queue: further PINGs are answered by that one.
     pong_pending: bool,
@@ -127,9 +153,15 @@ impl Connection {
     /// A new connection: our greeting is ready to be written.
     pub fn new(config: Arc<ConnectionConfig>, now: Instant) -> Self {
         let mut transmit = Transmit::new();
-        transmit.run_mut().extend_from_slice(&Greeting::encode(MechanismName::NULL));
+        transmit.run_mut().extend_from_slice(&config.security.greeting());
         let deadline = config.handshake_timeout.map(|timeout| now + timeout);
-        Self { config, state: State::Handshake { handshake: Handshake::Greeting, deadline }, transmit }
+        Self { config, state: State::Handshake { handshake: Handshake::Greeting, deadline }, transmit, address: None }
+    }
+
+    /// Tells where the peer is, for an authenticator that wants to know.
+    pub fn with_address(mut self, address: Option<IpAddr>) -> Self {
+        self.address = address;
+        self
     }
 
     /// Takes whole frames off the front of `input` and leaves the rest, until `budget` events came out.
@@ -161,17 +193,19 @@ impl Connection {
         events: &mut Vec<Event>,
     ) -> Result<(), ConnectionError> {
         if let State::Handshake { handshake, .. } = &mut self.state {
-            let Some(peer) = handshake.receive(input, &self.config, self.transmit.run_mut())? else { return Ok(()) };
+            let out = self.transmit.run_mut();
+            let done = handshake.receive(input, &self.config, self.address, out)?;
+            let Some((peer, transforms)) = done else { return Ok(()) };
             let liveness = Liveness::new(self.config.heartbeat, peer.version, now);
-            self.state =
-                State::Open(Open { inbound: Inbound::default(), liveness, pong_pending: false, ping_pending: false });
-            events.push(Event::Ready(Box::new(peer)));
+            let codec = Codec::new(transforms);
+            self.state = State::Open(Open { codec, liveness, pong_pending: false, ping_pending: false });
+            events.push(Event::Ready(peer));
         }
         let State::Open(open) = &mut self.state else { return Ok(()) };
         open.liveness.on_traffic(now);
         let full = events.len().saturating_add(budget);
         while events.len() < full {
-            match open.inbound.next(input, self.config.limits)? {
+            match open.codec.next(input, self.config.limits)? {
                 None => break,
                 Some(Incoming::Message(message)) => events.push(Event::Message(message)),
                 Some(Incoming::Command(body)) => open.on_command(&body, now, &mut self.transmit, events)?,
@@ -183,8 +217,18 @@ impl Connection {
     /// How many more bytes of the frame at the front of the input are known to be missing.
     pub fn wanted(&self) -> usize {
         match &self.state {
-            State::Open(open) => open.inbound.wanted(),
+            State::Open(open) => open.codec.wanted(),
             _ => 0,
+        }
+    }
+
+    /// What the peer has to send next, while the handshake of a mechanism other than NULL is not complete.
+    pub fn awaits(&self) -> Option<Stage> {
+        match &self.state {
+            State::Handshake { handshake, .. } if self.config.security.mechanism() != MechanismName::NULL => {
+                Some(handshake.awaits())
+            }
+            _ => None,
         }
     }
 
@@ -195,20 +239,23 @@ impl Connection {
 
     /// Encodes a message into the transmit queue.
     pub fn send(&mut self, message: &Message) {
-        if self.is_open() {
-            self.transmit.push(message);
+        if let State::Open(open) = &mut self.state {
+            open.codec.send(message, &mut self.transmit);
         }
     }
 
     /// Moves messages encoded beforehand into the transmit queue and leaves `batch` empty.
     pub fn send_batch(&mut self, batch: &mut Transmit) {
-        if self.is_open() {
-            self.transmit.append(batch);
+        if let State::Open(open) = &mut self.state {
+            open.codec.send_batch(batch, &mut self.transmit);
         }
     }
 
     /// Bytes to write, in order. Advance it by what was written.
     pub fn transmit(&mut self) -> &mut Transmit {
+        if let State::Open(open) = &mut self.state {
+            open.codec.refill(&mut self.transmit);
+        }
         &mut self.transmit
     }
 
@@ -249,7 +296,7 @@ impl Connection {
             State::Open(open) => match open.liveness.on_deadline(now) {
                 Ok(Some(ttl)) => {
                     if !std::mem::replace(&mut open.ping_pending, true) {
-                        command::put_ping(self.transmit.run_mut(), ttl);
+                        open.codec.command(&mut self.transmit, |out| command::put_ping(out, ttl));
                     }
                     Ok(())
                 }
@@ -277,7 +324,7 @@ impl Open {
             Command::Ping(ping) => {
                 self.liveness.on_ping(ping.ttl, now);
                 if !self.pong_pending {
-                    command::put(transmit.run_mut(), "PONG", &[ping.context]);
+                    self.codec.command(transmit, |out| command::put(out, "PONG", &[ping.context]));
                     self.pong_pending = true;
                 }
             }

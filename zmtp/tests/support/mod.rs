@@ -10,7 +10,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use zmtp::connection::{Connection, ConnectionConfig, ConnectionError, Event};
-use zmtp::{Dealer, Endpoint, Limits, Message, Monitor, MonitorEvent, RoutingId, SocketType};
+use zmtp::{Dealer, Endpoint, Message, Monitor, MonitorEvent, RoutingId, SocketType};
 
 /// Bytes from hexadecimal digits; everything else is for the eye.
 pub fn hex(text: &str) -> Vec<u8> {
@@ -76,13 +76,7 @@ pub fn wire<B: AsRef<[u8]>>(bodies: &[B]) -> Vec<u8> {
 }
 
 pub fn config(socket_type: SocketType) -> ConnectionConfig {
-    ConnectionConfig {
-        socket_type,
-        routing_id: None,
-        limits: Limits::default(),
-        handshake_timeout: Some(Duration::from_secs(30)),
-        heartbeat: None,
-    }
+    ConnectionConfig::new(socket_type)
 }
 
 /// One connection fed by hand.
