@@ -128,6 +128,21 @@ pub fn any_port() -> Endpoint {
     "tcp://127.0.0.1:0".parse().unwrap()
 }
 
+/// Messages of the sizes and shapes where encodings change.
+pub fn shapes() -> Vec<Message> {
+    let long = |len: usize| -> Vec<u8> { (0..=u8::MAX).cycle().take(len).collect() };
+    vec![
+        Message::from("hello"),
+        Message::from(""),
+        Message::from(long(300)),
+        Message::from(long(1 << 20)),
+        Message::from_frames(["", "one", "", "two", ""]),
+        Message::from_frames([long(1 << 20), vec![], long(8192), long(222), long(223), b"end".to_vec()]),
+        Message::from_frames([b"".to_vec(), long(300_000)]),
+        Message::from_frames((0..300).map(|number| number.to_string())),
+    ]
+}
+
 /// An endpoint where nobody listens.
 pub fn dead_port() -> Endpoint {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
