@@ -126,9 +126,6 @@ fn b17_an_initiate_that_was_changed_cut_or_extended_is_refused() {
 
 #[test]
 fn a_welcome_that_was_changed_cut_or_extended_is_refused() {
-    let (hand, server) = called(client_config());
-    drop(hand);
-    drop(server);
     // The client's transient key is of one connection, so every try needs its own.
     let welcome = |change: &dyn Fn(&mut Vec<u8>)| {
         let (hand, server) = called(client_config());
@@ -483,6 +480,32 @@ fn b17_pings_ride_inside() {
     let sent = frames(&hand.take());
     assert_eq!(sent.len(), 1);
     assert_eq!((sent[0].0, client.opened(&sent[0].1)), (0, (2, 2, b"\x04PING\x00\x32".to_vec())));
+}
+
+/// Two of ours, idle for a long time by the clock: whoever missed an answer would hang up.
+#[test]
+fn b17_heartbeats_keep_an_idle_connection() {
+    let heartbeat = Some(Heartbeat { interval: SECOND, timeout: SECOND / 2, ttl: 2 * SECOND });
+    let mut now = Instant::now();
+    let mut ends = [
+        Hand::new(ConnectionConfig { heartbeat, ..client_config() }, now),
+        Hand::new(ConnectionConfig { heartbeat, ..server_config(AllowAny) }, now),
+    ];
+    let mut written = 0;
+    for _ in 0..400 {
+        for to in 0..2 {
+            let bytes = ends[1 - to].take();
+            written += bytes.len();
+            ends[to].feed(&bytes, now).unwrap();
+        }
+        now += SECOND / 4;
+        ends.iter_mut().for_each(|end| end.connection.on_deadline(now).unwrap());
+    }
+    assert!(ends.iter().all(|end| end.connection.is_open()));
+    assert!(written > 2 * 90 * 2 * 40, "PINGs and PONGs of some 100 seconds");
+    // And silence is noticed.
+    let silent = (1..10).map(|i| ends[0].connection.on_deadline(now + i * SECOND)).find(Result::is_err);
+    assert_eq!(silent, Some(Err(ConnectionError::Silent)));
 }
 
 #[test]
