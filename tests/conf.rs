@@ -332,8 +332,10 @@ fn equal_addresses_share_a_socket() {
     assert_eq!(roles("tcp://a:1", "tcp://a:1", "tcp://a:2"), "1fb- 2--a");
     assert_eq!(roles("tcp://a:1", "tcp://a:2", "tcp://a:1"), "1f-a 2-b-");
     assert_eq!(roles("tcp://a:1", "tcp://a:2", "tcp://a:2"), "1f-- 2-ba");
-    // Port 0 asks for a port of one's own, three times here.
+    // Port 0 asks for a port of one's own, three times here; ipc://* for a path.
     assert_eq!(roles("tcp://a:0", "tcp://a:0", "tcp://a:*"), "0f-- 0-b- 0--a");
+    assert_eq!(roles("ipc:///run/emq", "ipc:///run/emq", "ipc://@emq"), "0fb- 0--a");
+    assert_eq!(roles("ipc://*", "ipc://*", "tcp://a:1"), "0f-- 0-b- 1--a");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import struct
 import threading
@@ -66,8 +67,8 @@ class Proxy:
             self._server.close()
             self._server = None
         for link in list(self._links):
-            handle = link.get_extra_info("socket")
-            handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            with contextlib.suppress(OSError):  # it may have closed by itself this moment
+                link.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             link.transport.abort()
         self._links.clear()
         self._open.set()
@@ -80,7 +81,9 @@ class Proxy:
             writer.transport.abort()
             return
         self._links |= {writer, onward_writer}
-        await asyncio.gather(self._pump(reader, onward_writer), self._pump(onward_reader, writer), return_exceptions=True)
+        await asyncio.gather(
+            self._pump(reader, onward_writer), self._pump(onward_reader, writer), return_exceptions=True
+        )
         self._links -= {writer, onward_writer}
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -41,7 +41,9 @@ def test_a01_payload_that_is_not_text_arrives_unchanged(router, client, worker, 
     assert admin(router).status()["completed"] == 1
 
 
-@pytest.mark.parametrize("identity", [b"", NOT_TEXT, b"\x01", b"x" * 255], ids=["none", "not-text", "one-byte", "255-bytes"])
+@pytest.mark.parametrize(
+    "identity", [b"", NOT_TEXT, b"\x01", b"x" * 255], ids=["none", "not-text", "one-byte", "255-bytes"]
+)
 def test_a01_any_identity_works_everywhere(router, client, worker, admin, identity):
     able = worker(router, identity=identity)
     asking = client(router, identity=identity)
@@ -113,7 +115,9 @@ def connections_to(address: str, processes: list[psutil.Process]) -> list[psutil
     port = host_port(address)[1]
 
     def connected(process: psutil.Process) -> bool:
-        return any(c.raddr and c.raddr.port == port and c.status == "ESTABLISHED" for c in process.net_connections("tcp"))
+        return any(
+            c.raddr and c.raddr.port == port and c.status == "ESTABLISHED" for c in process.net_connections("tcp")
+        )
 
     return [process for process in processes if connected(process)]
 
@@ -395,8 +399,11 @@ def test_a21_everything_the_client_library_really_sent_arrives(router, worker, a
     router.kill()
     sending = subprocess.Popen(
         [sys.executable, "-B", str(HERE / "client.py"), "burst", json.dumps([["mark", 3000], {}])],
-        env=py_client(router).env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
+        env=py_client(router).env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
     try:
         for _ in range(3000):
             sending.stdout.readline()
@@ -429,13 +436,15 @@ def test_a24_jobs_come_by_weight_of_their_queue(router, client, worker):
 def test_a24_jobs_go_to_the_heaviest_free_worker_then_the_least_recently_used(router, client, worker):
     light = worker(router, slots=3, queues=[(5, "q")], handler=hold)
     heavy = [worker(router, slots=2, queues=[(20, "q")], handler=hold) for _ in range(2)]
+    fleet = [light, *heavy]
     asking = client(router)
-    for _ in range(5):
-        asking.accepted(asking.request(b"x", "q"))
-    light.wait_jobs(1)
-    assert [len(w.jobs) for w in heavy] == [2, 2]
-    first, second = (sorted(w.jobs, key=lambda job: job.at) for w in heavy)
-    assert first[0].at < second[1].at and second[0].at < first[1].at, "two of one weight take turns"
+    takers = []
+    for number in range(5):
+        asking.accepted(asking.request(b"%d" % number, "q"))
+        [taker] = until(lambda n=number: [w for w in fleet if w.jobs and w.jobs[-1].message == b"%d" % n], "a taker")
+        takers.append(taker)
+    assert takers[0] is not takers[1] and takers[:2] == takers[2:4], "two of one weight take turns"
+    assert light not in takers[:4] and takers[4] is light
 
 
 def test_a24_a_job_for_an_unknown_queue_goes_to_default_unchanged(router, client, worker):

@@ -52,10 +52,11 @@ def test_b01_a_message_right_behind_ready_is_taken(router, worker):
     able = worker(router, slots=20)
     for number in range(20):
         with Raw(router.frontend) as peer:
-            peer.write(greeting() + ready() + emqp(b"REQUEST", b"default", b"", str(number).encode(), msgid=b"m"))
+            msgid = b"m%d" % number
+            peer.write(greeting() + ready() + emqp(b"REQUEST", b"default", b"", str(number).encode(), msgid=msgid))
             peer.read(64)
             peer.read_ready()
-            assert peer.receive().body == (b"m",)
+            assert peer.receive().body == (msgid,)
     assert [job.message for job in able.wait_jobs(20)] == [str(number).encode() for number in range(20)]
 
 
@@ -159,12 +160,12 @@ def test_b03_many_frames_of_one_message_are_bounded(new_router, client, worker):
 
 
 def test_b03_a_million_empty_frames_of_one_message_are_bounded(new_router, client, worker):
-    router = new_router(**SMALL_LIMITS)
+    router = new_router(max_frame_size=MIB, max_message_size=MIB)
     with others_served(router, client, worker), Raw(router.frontend) as peer:
         peer.handshake()
         before = router.rss()
         peer.write_all_the_peer_takes(b"\x01\x00" * 1_000_000)
-        assert peer.closed_within(5), "a message has a limit that counts its frames"
+        assert peer.closed_within(5), "2 MB of frame headers are more than a message may have"
         assert router.rss() - before < 64 * MIB
 
 
@@ -232,6 +233,25 @@ def test_b05_connect_and_close_many_times(router, client, worker):
     assert len(router.output().splitlines()) < 1500, "not a line of the log for each connection"
 
 
+def test_garbage_behind_a_handshake(router, client, worker, admin):
+    """Two hundred peers that greet properly and then send noise: frames of noise, and eMQP with pieces missing."""
+    chance = random.Random(6)
+    whole = [b"", b"eMQP/1.0", b"REQUEST", b"m", b"default", b"guarantee", b"x"]
+    with others_served(router, client, worker) as serve:
+        for number in range(200):
+            with Raw(getattr(router, chance.choice(["frontend", "backend", "admin_address"]))) as peer:
+                peer.handshake(identity=b"noise-%d" % number)
+                if number % 2:
+                    peer.write_all_the_peer_takes(chance.randbytes(chance.randrange(1, 2000)))
+                    continue
+                for _ in range(20):
+                    parts = [chance.choice([part, chance.randbytes(chance.randrange(40))]) for part in whole]
+                    peer.write_all_the_peer_takes(message(parts[: chance.randrange(1, len(parts) + 1)]))
+            if number % 20 == 0:
+                serve()
+    assert admin(router).status()["malformed"] >= 200, "each bad message is counted"
+
+
 # -- B06 --------------------------------------------------------------------------------------------------------------
 
 GREETINGS = {
@@ -256,17 +276,35 @@ def test_b06_older_and_newer_peers_and_padding(router, worker, case, pieces):
             for byte in GREETINGS[case] + ready():
                 peer.write(bytes([byte]))
         ours = peer.read(64)
-        assert ours[0] == 0xFF and ours[9] & 1 and ours[10:12] == b"\x03\x01" and ours[12:32] == b"NULL".ljust(20, b"\0")
+        assert (
+            ours[0] == 0xFF and ours[9] & 1 and ours[10:12] == b"\x03\x01" and ours[12:32] == b"NULL".ljust(20, b"\0")
+        )
         peer.read_ready()
         ask_by_hand(peer)
     assert able.wait_jobs(1)[0].message == b"by hand"
 
 
+@pytest.mark.parametrize("revision", [1, 2])
+def test_b06_a_zmtp_2_peer_is_served(router, worker, revision):
+    """As libzmq 3.2: signature, revision, socket type and identity, then messages; each side in steps."""
+    able = worker(router)
+    with Raw(router.frontend) as peer:
+        peer.write(greeting()[:10])
+        ours = peer.read(11)
+        assert ours[0] == 0xFF and ours[9] & 1 and ours[10] == 3
+        peer.write(bytes([revision, 5]) + frame(b"old"))
+        assert peer.read(3) == b"\x06\x00\x00", "a ROUTER without an identity"
+        ask_by_hand(peer)
+        assert not peer.commands
+    assert able.wait_jobs(1)[0].message == b"by hand"
+
+
 @pytest.mark.parametrize(
-    "bytes_", [greeting()[:10] + b"\x01\x05" + b"\x00\x00", greeting()[:10] + b"\x00\x05\x00\x00", b"\x0a\x00" + bytes(9)],
-    ids=["zmtp-2.0", "zmtp-1.0-versioned", "zmtp-1.0"],
-)  # fmt: skip
-def test_b06_versions_before_3_are_refused(new_router, client, worker, bytes_):
+    "bytes_",
+    [greeting()[:10] + b"\x00\x05\x00\x00", b"\x0a\x00" + bytes(9)],
+    ids=["zmtp-1.0-versioned", "zmtp-1.0"],
+)
+def test_b06_versions_before_2_are_refused(new_router, client, worker, bytes_):
     router = new_router(**SMALL_LIMITS)
     with others_served(router, client, worker), Raw(router.frontend) as peer:
         peer.write(bytes_)
@@ -296,7 +334,9 @@ def test_b06_long_frames_and_commands_in_between(router, worker):
     with Raw(router.frontend) as peer:
         peer.handshake()
         peer.write(struct.pack(">BQ", 3, 0) + command(b"PING", b"\0\0") + frame(b"eMQP/1.0", MORE))
-        peer.write(frame(b"REQUEST", MORE) + command(b"WHATEVER", b"data") + message([b"m", b"default", b"", b"x" * 9000]))
+        peer.write(
+            frame(b"REQUEST", MORE) + command(b"WHATEVER", b"data") + message([b"m", b"default", b"", b"x" * 9000])
+        )
         assert peer.receive().body == (b"m",)
         assert peer.commands == [b"\x04PONG"]
     assert able.wait_jobs(1)[0].message == b"x" * 9000
@@ -380,25 +420,27 @@ def test_b10_clients_that_come_and_go_do_not_touch_others(router, worker):
     worker(router, slots=8, handler=answer)
     answers: list[int] = []
 
-    def steady(rounds: int) -> None:
+    def steady(name: int, rounds: int) -> None:
         with Raw(router.frontend) as peer:
             peer.handshake()
             for number in range(rounds):
-                msgid = b"%d" % number
+                msgid = b"%d-%d" % (name, number)
                 peer.write(emqp(b"REQUEST", b"default", WANTS.encode(), b"x", msgid=msgid))
                 bodies = {peer.receive().body, peer.receive().body}
                 assert bodies == {(msgid,), (b'{"value": "done"}', msgid)}
         answers.append(rounds)
 
-    threads = [threading.Thread(target=steady, args=(700,), daemon=True) for _ in range(3)]
+    threads = [threading.Thread(target=steady, args=(name, 700), daemon=True) for name in range(3)]
     for thread in threads:
         thread.start()
-    while any(thread.is_alive() for thread in threads):
-        for how in (Raw.close, Raw.reset):
-            peer = Raw(router.frontend)
-            peer.handshake()
-            peer.write(emqp(b"REQUEST", b"default", WANTS.encode(), b"y") + frame(b"", MORE))
-            how(peer)
+    for number in range(150):
+        peer = Raw(router.frontend)
+        peer.handshake()
+        peer.write(emqp(b"REQUEST", b"default", WANTS.encode(), b"y") + frame(b"", MORE))
+        peer.reset() if number % 2 else peer.close()
+        time.sleep(0.01)
+    for thread in threads:
+        thread.join(60)
     assert answers == [700] * 3
 
 
@@ -458,6 +500,7 @@ def test_half_open_connections_are_given_up(new_router, client, worker, proxy):
         msgids = [asking.request(b"x", "silent", WANTS) for _ in range(5)]
         for msgid in msgids:
             assert "error" in asking.result(msgid, 15)
+        asking.close()
         for one in silent:
             one.close()
         link.cut()

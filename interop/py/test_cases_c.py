@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from peers import FakeWorker, Job, call, hold
+from peers import Crash, FakeWorker, Job, call, hold
 from waits import stays, until
 
 WANTS = "reply-requested"
@@ -18,13 +18,13 @@ MIB = 1 << 20
 
 
 def test_c01_the_process_of_one_job_is_killed(new_router, client, jobmanager, marks, admin):
-    """A SIGKILL to the worker process only, as the kernel's out-of-memory killer does: the job manager says nothing about
-    that job, so the broker ends it when its time is over, and delivers it no more often than the limit."""
-    router = new_router(timeout_grace=1, retry_backoff="0.1", delivery_limit=2)
+    """A SIGKILL to the worker process only, as the kernel's out-of-memory killer does: the job manager stays and says
+    nothing about that job, so the broker fails it when its time is over: retries are used, else it is reported once."""
+    router = new_router(timeout_grace=1, retry_backoff="0.1")
     jobmanager(router, jobs=2)
     asking = client(router)
     lost = asking.run("vanish", "lost", headers=WANTS + ",timeout:1")
-    again = asking.run("vanish", "again", headers=WANTS + ",guarantee,timeout:1")
+    again = asking.run("vanish", "again", headers=WANTS + ",timeout:1,retry-count:1")
     for msgid in (lost, again):
         assert "error" in asking.result(msgid, 30)
     assert marks.count() == {"lost": 1, "again": 2}
@@ -40,8 +40,7 @@ def test_c01_the_process_of_one_job_is_killed(new_router, client, jobmanager, ma
 def crash_on_poison(worker: FakeWorker, job: Job) -> None:
     """Dies of one message, works otherwise."""
     if job.message == b"poison":
-        worker._dealer.socket.close(linger=0)
-        raise SystemExit
+        raise Crash
     worker.socket_reply(job, {"value": "done"})
     worker.socket_ready()
 
@@ -232,7 +231,7 @@ def test_c10_a_worker_of_the_light_queue_alone_serves_it_meanwhile(new_router, c
     router = new_router(hwm=10000)
     both = worker(router, slots=0, queues=[(10, "low"), (30, "high")], handler=hold)
     asking = client(router)
-    for number in range(2000):
+    for _ in range(2000):
         asking.request(b"high", "high")
     lows = [asking.request(b"low", "low", WANTS) for _ in range(10)]
     asking.accepted(lows[-1], 20)
@@ -271,7 +270,8 @@ def test_c11_a_backlog_of_200_000_jobs(new_router, client, worker, admin):
     assert slowest < 2, "the administrator is answered meanwhile"
     able.ready(500)
     able.wait_jobs(WAITING, 90)
-    assert [job.message for job in able.jobs[:: WAITING // 100]] == [b"%0100d" % n for n in range(0, WAITING, WAITING // 100)]
+    every = WAITING // 100
+    assert [job.message for job in able.jobs[::every]] == [b"%0100d" % number for number in range(0, WAITING, every)]
     until(lambda: boss.status()["completed"] == WAITING, "all are completed", 20)
     until(lambda: router.rss() - before < 60 * MIB, "the memory is given back after the drain", 20)
 

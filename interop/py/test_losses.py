@@ -8,6 +8,8 @@ import time
 import pytest
 
 from peers import hold
+from programs import PyRouter
+from raw import Raw
 from waits import stays, until
 
 JOBS = 2000
@@ -71,6 +73,38 @@ def test_c01_without_guarantee_each_job_is_finished_or_reported_once(fleet, clie
     assert (status["lost"], status["completed"]) == (len(lost), len(finished))
 
 
+@pytest.mark.parametrize("headers", ["guarantee", "reply-requested"])
+def test_c01_the_network_of_one_job_manager_is_cut_for_ten_seconds(
+    new_router, client, jobmanager, proxy, marks, admin, headers
+):
+    """Longer than the grace: what it held is lost to the broker, although the job manager goes on and comes back."""
+    router = new_router(heartbeat_interval="0.2", heartbeat_timeout=2)
+    link = proxy(router.backend)
+    jobmanager(link.address, jobs=8)
+    jobmanager(router, jobs=8)
+    boss = admin(router)
+    until(lambda: boss.slots() == 16, "all slots", 30)
+    asking = client(router)
+    sent = {asking.run("slow", str(number), 1, headers=headers): str(number) for number in range(150)}
+    until(lambda: len(marks.tags()) > 40, "some jobs have begun", 30)
+    link.cut()
+    time.sleep(10)
+    link.mend()
+    until(lambda: boss.in_flight() == 0 and boss.waiting() == 0, "the broker is idle", 60, every=0.2)
+    asking.read(1)
+    until(lambda: len(boss.workers()) == 2, "both job managers are listed", 15)
+    counts = marks.count()
+    if headers == "guarantee":
+        assert {f"{number}:end" for number in sent.values()} <= set(counts)
+        return
+    assert set(asking.results) == set(sent)
+    assert all(len(results) == 1 for results in asking.results.values()), "one result each"
+    assert max(counts.values()) == 1, "none was started twice"
+    lost = [msgid for msgid, [result] in asking.results.items() if b'"error"' in result]
+    assert 0 < len(lost) <= 8
+    assert boss.status()["lost"] == len(lost)
+
+
 def test_a_job_manager_that_leaves_finishes_what_it_runs(router, client, jobmanager, marks, admin):
     manager = jobmanager(router, jobs=3)
     asking = client(router)
@@ -87,23 +121,44 @@ def test_a_job_manager_that_leaves_finishes_what_it_runs(router, client, jobmana
     assert boss.status()["lost"] == 0
 
 
-def test_a_killed_broker_has_job_managers_and_scheduler_back(router, client, jobmanager, scheduler, py_client, marks, admin):
-    """The scheduler's own settings decide when it gives the old connection up: here 2 s x 3."""
+def test_a_killed_broker_has_job_managers_and_scheduler_back(
+    router, client, jobmanager, scheduler, py_client, marks, admin
+):
+    """The scheduler's own settings decide when it gives a silent broker up: here 2 s x 3."""
     for _ in range(2):
         jobmanager(router)
     scheduler(router)
     boss = admin(router)
     until(lambda: boss.slots() == 4 and boss.schedulers(), "everybody is there", 20)
-    py_client(router)("start_schedule", "mark", "tick", interval_secs=1)
-    marks.wait("tick")
     router.restart()
     boss = admin(router)
     until(lambda: boss.slots() == 4, "both job managers are back", 8)
     client(router).run("mark", "again")
     marks.wait("again", 5)
     until(boss.schedulers, "the scheduler is back", 30)
+    py_client(router)("start_schedule", "mark", "tick", interval_secs=1)
+    marks.wait("tick", 10, count=3)
+
+
+def test_a_killed_broker_has_a_busy_scheduler_back(router, jobmanager, scheduler, py_client, marks, admin):
+    """One whose jobs are due so often that the broker's REPLYs never let it think the broker is gone: it will not INFORM
+    again, but its HEARTBEATs say what it is, and it must get the UNSCHEDULE that ends the jobs."""
+    jobmanager(router)
+    scheduler(router)
+    boss = admin(router)
+    until(lambda: boss.slots() == 2 and boss.schedulers(), "everybody is there", 20)
+    py_client(router)("start_schedule", "mark", "tick", interval_secs=1)
+    marks.wait("tick")
+    router.restart()
     ticks = marks.tags().count("tick")
-    marks.wait("tick", 10, count=ticks + 2)
+    marks.wait("tick", 15, count=ticks + 3)
+    boss = admin(router)
+    until(boss.schedulers, "the scheduler is listed again", 15)
+    py_client(router)("stop_schedule", "mark", "tick")
+    until(lambda: boss.in_flight() == boss.waiting() == 0, "nothing runs")
+    time.sleep(2)
+    ticks = marks.tags().count("tick")
+    stays(lambda: marks.tags().count("tick") == ticks, "no more runs", 2.5)
 
 
 def test_a_link_cut_for_two_seconds_keeps_the_registration(new_router, client, jobmanager, proxy, marks, admin):
@@ -148,6 +203,54 @@ def test_a_link_that_stays_cut_is_a_lost_worker(new_router, client, worker, prox
     assert "error" in asking.result(lost)
     assert len(admin(router).workers()) == 1
     stays(lambda: len(second.jobs) == 1, "the other job is not run again", 1)
+
+
+def test_the_original_router_is_replaced_and_put_back(new_router, jobmanager, scheduler, py_client, marks, admin):
+    """One conf file and one set of ports for both brokers: everybody carries on, and can go back."""
+    router = new_router(heartbeat_interval=1, heartbeat_timeout=3)
+    router.terminate()
+    submit = py_client(router)
+    original = PyRouter(router)
+    try:
+        jobmanager(router)
+        scheduler(router)
+        submit("delay", "mark", "by the original")
+        marks.wait("by the original", 20)
+    finally:
+        original.kill_group()
+    router.start()
+    submit("delay", "mark", "by ours")
+    marks.wait("by ours", 20)
+    boss = admin(router)
+    until(lambda: boss.slots() == 2 and boss.schedulers(), "job manager and scheduler are registered", 20)
+    submit("start_schedule", "mark", "tick", interval_secs=1)
+    marks.wait("tick", 10, count=2)
+    assert router.terminate() == 0
+    original = PyRouter(router)
+    try:
+        ticks = marks.tags().count("tick")
+        submit("delay", "mark", "by the original again")
+        marks.wait("by the original again", 30)
+        marks.wait("tick", 30, count=ticks + 2)
+    finally:
+        original.kill_group()
+
+
+def test_sighup_rebinds_what_changed_and_keeps_the_rest(router, client, worker, admin, ports):
+    able = worker(router, slots=5)
+    before = client(router)
+    before.accepted(before.request(b"before"))
+    old, new = router.frontend, ports.address()
+    router.frontend = router.settings["frontend_addr"] = new
+    router.write_conf()
+    router.signal(signal.SIGHUP)
+    after = client(router)
+    msgid = after.request(b"after", headers="reply-requested")
+    assert after.result(msgid) == {"value": "done"}
+    assert len(able.saw(b"ACK")) == 1, "the worker stayed registered"
+    assert len(admin(router).workers()) == 1
+    with pytest.raises(ConnectionError):
+        Raw(old)
 
 
 def test_a_client_that_left_is_no_trouble(router, client, worker, admin):

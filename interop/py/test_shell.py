@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 
+from peers import Dealer
+from programs import emq_binary
 from waits import stays, until
 
 
@@ -33,8 +35,6 @@ def boss_sees_no_more(boss, marks) -> None:
 
 
 def test_schedule_goes_to_one_scheduler_and_unschedule_to_all(router, client, stack):
-    from peers import Dealer
-
     pair = [Dealer(router.frontend) for _ in range(2)]
     for fake in pair:
         stack.callback(fake.close)
@@ -92,6 +92,16 @@ def test_the_original_shell_on_a_broker_with_nobody(router, py_cli):
     assert (workers["connected_workers"], workers["connected_queues"]) == ({}, {})
     assert ast.literal_eval(shell.command("show_schedulers"))["connected_schedulers"] == {}
     assert ast.literal_eval(shell.command("status"))["waiting_messages_by_queue"] in ({}, {"default": 0})
+
+
+def test_the_binary_under_the_name_of_the_original(new_router, tmp_path, monkeypatch, admin):
+    link = tmp_path / "emq-router"
+    link.symlink_to(emq_binary())
+    monkeypatch.setenv("EMQ_BIN", str(link))
+    router = new_router()
+    assert router.argv[0] == str(link) and "router" not in router.argv[1:]
+    assert admin(router).status()
+    assert router.terminate() == 0
 
 
 def test_hello_is_answered_by_nothing(router, admin):

@@ -16,11 +16,22 @@ use crate::emqp::{Command, CommandName, Envelope, legible_msgid};
 impl Broker {
     /// Gives waiting jobs of a queue to workers while there are both.
     pub(super) fn pump(&mut self, turn: &mut Turn<'_>, queue: QueueKey) {
-        while let Some(queue) = self.queues.get(queue)
-            && !queue.waiting.is_empty()
-            && let Some(worker) = queue.choose()
+        while let Some(worker) = self.best_worker(queue)
             && self.offer_one(turn, worker)
         {}
+    }
+
+    /// The worker to serve first so that this queue's jobs get on: its own best one, unless that one prefers a job of
+    /// another queue, which may have a better worker in turn. Weights never fall from one to the next, and among equal
+    /// ones the jobs get older, so this comes to an end.
+    fn best_worker(&self, mut queue: QueueKey) -> Option<WorkerKey> {
+        loop {
+            let worker = self.queues.get(queue).filter(|queue| !queue.waiting.is_empty())?.choose()?;
+            match self.best_queue(worker)? {
+                preferred if preferred == queue => return Some(worker),
+                preferred => queue = preferred,
+            }
+        }
     }
 
     /// Gives a worker jobs while it has free slots.

@@ -148,19 +148,22 @@ impl Broker {
         } else if deaths as usize >= suspects.len() {
             self.workers.with_slots(key, &mut self.queues, |slots| slots.on_no_suspects());
             warn!(worker = %id, jobs = suspects.len(), "a worker process died with its job");
-            for job in suspects {
-                if let Some(queue) = self.lose_job(turn, job, &id, Loss::Process) {
-                    self.pump(turn, queue);
-                }
+            // All are put back before one is given out: the oldest goes first, whichever was lost first.
+            let queues: Vec<_> =
+                suspects.into_iter().filter_map(|job| self.lose_job(turn, job, &id, Loss::Process)).collect();
+            for queue in queues {
+                self.pump(turn, queue);
             }
         }
     }
 
     /// A suspect had as long as any job may take.
     pub(super) fn give_up_suspect(&mut self, turn: &mut Turn<'_>, key: JobKey, flight: InFlight) {
-        let Some(id) = self.workers.get(flight.worker).map(|worker| worker.id.clone()) else { return };
+        let worker = self.workers.get(flight.worker).map(|worker| (worker.id.clone(), worker.connected));
+        let Some((id, connected)) = worker else { return };
+        let interrupted = flight.since < connected;
         let queue = self.lose_job(turn, key, &id, Loss::Process);
-        self.workers.with_slots(flight.worker, &mut self.queues, |slots| slots.on_suspect_given_up());
+        self.workers.with_slots(flight.worker, &mut self.queues, |slots| slots.on_suspect_given_up(interrupted));
         self.resolve_suspects(turn, flight.worker);
         // The best worker for the job first: that need not be the one that lost it.
         if let Some(queue) = queue {

@@ -4,10 +4,10 @@ use tracing::{debug, info, warn};
 use zmtp::RoutingId;
 
 use super::core::{Broker, Turn};
-use super::jobs::JobKey;
+use super::jobs::{JobKey, Place};
 use super::losses::{Loss, Lost};
 use super::queues::QueueKey;
-use super::slots::ReadyMeaning;
+use super::slots::{ReadyMeaning, Slots};
 use super::workers::{Standing, WorkerKey};
 use super::{DownReason, JobTracking, SocketId};
 use crate::emqp::{Command, MsgId, QueueList, QueueWeight};
@@ -89,8 +89,9 @@ impl Broker {
     /// A worker has a free slot.
     pub(super) fn on_ready(&mut self, turn: &mut Turn<'_>, from: &RoutingId) {
         let Some(key) = self.workers.find(from) else { return self.on_stranger(turn, from) };
-        self.on_seen(turn, key);
-        let Some(worker) = self.workers.get(key).filter(|worker| worker.is_live()) else { return };
+        let Some(worker) = self.workers.get(key).filter(|worker| worker.is_live()) else {
+            return self.on_seen(turn, key);
+        };
         let in_flight = worker.in_flight.len();
         let untracked = match self.config.tracking {
             JobTracking::All => None,
@@ -103,9 +104,12 @@ impl Broker {
         match meaning {
             Some(ReadyMeaning::Slot) | None => {}
             Some(ReadyMeaning::UntrackedJobEnded) => {
-                if let Some(job) = untracked {
-                    self.end(job);
+                if let Some((job, _)) = untracked.and_then(|job| self.end(job)) {
                     self.counters.completed += 1;
+                    if matches!(job.place, Place::InFlight(flight) if flight.suspect) {
+                        // It may have been lost before, and the READY that of another.
+                        self.suspect_jobs(turn, key);
+                    }
                 }
             }
             Some(ReadyMeaning::BusyProcessDied) => {
@@ -118,6 +122,8 @@ impl Broker {
                 self.suspect_jobs(turn, key);
             }
         }
+        // Only now: a worker heard from again is offered jobs, and the READY is not about those.
+        self.on_seen(turn, key);
         self.offer(turn, key);
     }
 
@@ -151,9 +157,10 @@ impl Broker {
         if let Some(key) = self.workers.find(peer).filter(|_| socket == self.sockets.backend) {
             if let Some(worker) = self.workers.get_mut(key) {
                 worker.reconnected = true;
+                worker.connected = turn.now.mono;
             }
             // What was under way, a REQUEST or a REPLY and its READY, is lost.
-            self.workers.with_slots(key, &mut self.queues, |slots| slots.on_reconnected());
+            self.workers.with_slots(key, &mut self.queues, Slots::on_reconnected);
             self.suspect_jobs(turn, key);
             self.on_seen(turn, key);
         } else if socket == self.sockets.frontend {

@@ -22,9 +22,23 @@ impl Broker {
         result: &[u8],
         request: &MsgId,
     ) {
+        self.take_result(turn, from, message, result, request);
+        if let Some(worker) = self.workers.find(from) {
+            // Only now: a worker heard from again is offered jobs, and this one might still be waiting.
+            self.on_seen(turn, worker);
+        }
+    }
+
+    fn take_result(
+        &mut self,
+        turn: &mut Turn<'_>,
+        from: &RoutingId,
+        message: &Message,
+        result: &[u8],
+        request: &MsgId,
+    ) {
         let sender = self.workers.find(from);
         if let Some(worker) = sender {
-            self.on_seen(turn, worker);
             let in_flight = |job: &Job| matches!(job.place, Place::InFlight(flight) if flight.worker == worker);
             let its_own = self.jobs.find(request).and_then(|key| self.jobs.get(key)).is_some_and(in_flight);
             self.workers.with_slots(worker, &mut self.queues, |slots| {

@@ -39,8 +39,6 @@ pub(super) struct Slots {
     withheld: u32,
     /// READYs used as those of further processes, while jobs were in flight: perhaps they replaced a process.
     replaced: u32,
-    /// The connection ended since the present suspects were sent.
-    interrupted: bool,
     /// The last registration or growth.
     grown: Instant,
 }
@@ -64,18 +62,7 @@ pub(super) enum ReadyMeaning {
 impl Slots {
     /// The account of a worker that just registered.
     pub fn new(now: Instant) -> Self {
-        Self {
-            free: 0,
-            capacity: 0,
-            owed: 0,
-            late: 0,
-            abandoned: 0,
-            deaths: 0,
-            withheld: 0,
-            replaced: 0,
-            interrupted: false,
-            grown: now,
-        }
+        Self { free: 0, capacity: 0, owed: 0, late: 0, abandoned: 0, deaths: 0, withheld: 0, replaced: 0, grown: now }
     }
 
     /// Slots a job can be sent to.
@@ -106,6 +93,11 @@ impl Slots {
     /// A REPLY came for another job, or for none: perhaps a READY follows.
     pub fn on_strange_reply(&mut self) {
         self.late = self.late.saturating_add(1);
+    }
+
+    /// Its connection is a new one: READYs expected over the one before may be lost.
+    pub fn on_reconnected(&mut self) {
+        self.late = self.late.saturating_add(std::mem::take(&mut self.owed));
     }
 
     /// A job of this worker ended without a REPLY from it.
@@ -156,16 +148,11 @@ impl Slots {
 
     /// Whether any process died and nobody knows with which job.
     pub fn in_doubt(&self) -> bool {
-        self.deaths > 0 || self.withheld > 0 || self.replaced > 0 || self.interrupted
+        self.deaths > 0 || self.withheld > 0 || self.replaced > 0
     }
 
-    /// The worker's connection is there again; messages of the one before may be lost.
-    pub fn on_reconnected(&mut self) {
-        self.interrupted = true;
-    }
-
-    /// A suspect was given up because its time was over.
-    pub fn on_suspect_given_up(&mut self) {
+    /// A suspect was given up because its time was over. `interrupted`: it was sent over an earlier connection.
+    pub fn on_suspect_given_up(&mut self, interrupted: bool) {
         if self.deaths > 0 {
             self.deaths -= 1;
         } else if self.withheld > 0 {
@@ -174,7 +161,7 @@ impl Slots {
         } else if self.replaced > 0 {
             self.replaced -= 1;
             self.capacity = self.capacity.saturating_sub(1);
-        } else if self.interrupted {
+        } else if interrupted && self.free < self.capacity {
             self.free += 1;
         } else {
             self.on_abandoned();
@@ -187,7 +174,6 @@ impl Slots {
         self.deaths = 0;
         self.withheld = 0;
         self.replaced = 0;
-        self.interrupted = false;
     }
 }
 
@@ -230,7 +216,7 @@ mod tests {
         let (mut slots, now) = settled(2, 1);
         assert_eq!(slots.on_ready(now, SETTLING, 1, 0), ReadyMeaning::SomeProcessDied);
         assert_eq!((slots.free(), slots.deaths()), (1, 0));
-        slots.on_suspect_given_up();
+        slots.on_suspect_given_up(false);
         assert_eq!(slots.free(), 2, "the slot was the lost job's");
     }
 
@@ -253,7 +239,7 @@ mod tests {
         slots.on_dispatch();
         assert_eq!(slots.on_ready(start, SETTLING, 1, 0), ReadyMeaning::SlotOrProcessDied);
         assert!(slots.in_doubt());
-        slots.on_suspect_given_up();
+        slots.on_suspect_given_up(false);
         assert_eq!((slots.free(), slots.capacity), (1, 1), "it has one process, and that is free");
         slots.on_no_suspects();
         slots.on_dispatch();
@@ -264,8 +250,7 @@ mod tests {
     #[test]
     fn a_job_lost_with_the_connection_gives_its_slot_back() {
         let (mut slots, _) = settled(1, 1);
-        slots.on_reconnected();
-        slots.on_suspect_given_up();
+        slots.on_suspect_given_up(true);
         assert_eq!(slots.free(), 1);
     }
 

@@ -49,6 +49,8 @@ pub(super) struct Worker {
     pub wake: Option<Instant>,
     /// It connected anew since it registered: its next INFORM comes from a program that started anew.
     pub reconnected: bool,
+    /// When its present connection was made, or it registered.
+    pub connected: Instant,
     /// Jobs sent to it, ever.
     pub processed: u64,
     standing: Standing,
@@ -136,6 +138,7 @@ impl Workers {
             next_heartbeat: now,
             wake: None,
             reconnected: false,
+            connected: now,
             processed: self.gone.take(id),
             standing: Standing::Attentive,
             last_used: 0,

@@ -81,6 +81,9 @@ impl Args {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let flags = args.flags()?;
+    // Service managers start programs with few files allowed and leave it to those that need more to ask. What cannot
+    // be had shows in max_connections.
+    let _ = rlimit::increase_nofile_limit(u64::MAX);
     let loaded = load(&flags)?;
     if args.check {
         print_notices(&loaded.notices);
@@ -125,7 +128,7 @@ async fn start(conf: RouterConf, flags: Flags, logging: Logging) -> Result<(), C
     let done = server.run().await;
     forwarding.abort();
     done?;
-    info!("stopped");
+    debug!("connections closed");
     Ok(())
 }
 

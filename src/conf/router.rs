@@ -142,10 +142,10 @@ fn resolve_log(from: &Resolved) -> Result<LogConf, ConfError> {
     })
 }
 
-/// Gives every role a socket: one to roles whose addresses are equal, unless their port is 0, which asks the system for
-/// a port of one's own.
+/// Gives every role a socket: one to roles whose addresses are equal, unless they ask the system for an address of
+/// one's own (port 0, `ipc://*`).
 fn share_sockets([frontend, backend, admin]: [&Endpoint; 3]) -> Vec<Roles> {
-    let same = |one: &Endpoint, other: &Endpoint| one == other && one.port() != 0;
+    let same = |one: &Endpoint, other: &Endpoint| one == other && !one.is_ephemeral();
     let none = Roles::default();
     let mut sockets = vec![Roles { frontend: true, ..none }];
     if same(backend, frontend) {

@@ -42,6 +42,9 @@ pub enum BadValue {
     /// Not an address, or one of the wrong kind.
     #[error("is not a usable address: {0}")]
     Address(#[from] EndpointError),
+    /// An address inside of one process, for programs that are processes of their own.
+    #[error("is inside of one process, where no other program can reach it: expected tcp://HOST:PORT or ipc://PATH")]
+    Inproc,
     /// Nothing where something is needed.
     #[error("is empty")]
     Empty,
@@ -165,14 +168,21 @@ pub fn positive_seconds(text: &str) -> Result<Duration, BadValue> {
 pub fn bind_address(text: &str) -> Result<Endpoint, BadValue> {
     let endpoint: Endpoint = text.parse()?;
     endpoint.check_bind()?;
-    Ok(endpoint)
+    between_processes(endpoint)
 }
 
 /// An address to connect to.
 pub fn connect_address(text: &str) -> Result<Endpoint, BadValue> {
     let endpoint: Endpoint = text.parse()?;
     endpoint.check_connect()?;
-    Ok(endpoint)
+    between_processes(endpoint)
+}
+
+fn between_processes(endpoint: Endpoint) -> Result<Endpoint, BadValue> {
+    match endpoint {
+        Endpoint::Inproc(_) => Err(BadValue::Inproc),
+        endpoint => Ok(endpoint),
+    }
 }
 
 /// Any text.

@@ -101,6 +101,11 @@ impl Model {
                 && self.by_msgid.get(*msgid).is_some_and(|index| self.jobs[*index].place == Place::Forgotten)
         };
         self.held = view.jobs.keys().filter(forgotten).cloned().collect();
+        let arrival = self.step.arrival.map(|index| &self.jobs[index]).filter(|job| job.place == Place::Waiting);
+        if let Some((job, queue)) = arrival.and_then(|job| Some((job, job.effective.as_deref()?))) {
+            let room = self.waiting_in(queue) <= self.config.hwm;
+            ensure!(room, "a full queue takes no more", "{job:?} at {now:?}");
+        }
         for (msgid, seen) in &view.jobs {
             let known = self.by_msgid.get(msgid).map(|index| &self.jobs[*index]);
             let right = known.is_some_and(|job| match seen {
@@ -114,6 +119,10 @@ impl Model {
         }
         for (key, worker) in &self.workers {
             let Some(seen) = view.workers.get(key) else { continue };
+            let there = self.attached.contains(key) || !seen.attached || seen.draining;
+            ensure!(there, "a worker without a connection is detached", "{key:?} {seen:?} {worker:?} at {now:?}");
+            let leaving = seen.draining == worker.draining;
+            ensure!(leaving, "KBYE ends dispatch", "{key:?} {seen:?} {worker:?} at {now:?}");
             let sane = seen.slots >= 0 && seen.slots <= worker.readys && seen.slots <= worker.slots;
             ensure!(sane || worker.draining, "slots come from READYs", "{key:?} {seen:?} {worker:?} at {now:?}");
             let exact = seen.slots == worker.slots || worker.dubious.is_some() || worker.draining;
@@ -145,8 +154,12 @@ impl Model {
         }
         for (index, key) in &self.step.dispatched {
             let (Some(worker), job) = (self.workers.get(key), &self.jobs[*index]) else { continue };
+            if !self.is_fit(key, worker) {
+                // A silent worker may be the last choice for one queue and none for another.
+                continue;
+            }
             let Some(weight) = job.effective.as_deref().and_then(|queue| Self::weight(worker, queue)) else { continue };
-            for other in &waiting {
+            for other in waiting.iter().filter(|other| !self.step.came_due.contains(&other.order)) {
                 let Some(theirs) = other.effective.as_deref().and_then(|queue| Self::weight(worker, queue)) else {
                     continue;
                 };

@@ -57,7 +57,7 @@ impl World {
         self.input(Input::Up { socket, peer })
     }
 
-    pub fn from_peer(&mut self, link: usize, message: Message) -> Checked {
+    pub fn on_message(&mut self, link: usize, message: Message) -> Checked {
         let Link { socket, ref id, open, graceful, .. } = self.links[link];
         let (key, route) = ((socket, id.clone()), link);
         if (!open && !graceful) || self.routes.get(&key) != Some(&route) {

@@ -32,14 +32,14 @@ use shrink::{Failure, Outcome, run};
 use tally::Tally;
 
 /// Seeds that once failed.
-const REGRESSIONS: &[u64] = &[];
+const REGRESSIONS: &[u64] = &[8, 9, 12, 19, 28, 31, 227, 766, 1431, 3662, 4435, 8954, 12_138, 19_099, 28_653, 47_812];
 
 /// What must have happened in a full run, and how often at least, or the simulation proves little.
 const EXPECTED: &[(&str, u64)] = &[
     ("fault: crash, seen at once", 500),
     ("fault: crash, seen by PING", 200),
     ("fault: crash, unseen", 200),
-    ("fault: child killed", 50),
+    ("fault: child killed", 200),
     ("fault: worker frozen", 500),
     ("fault: worker drains", 500),
     ("fault: new identity, old connection open", 500),
@@ -71,7 +71,7 @@ const EXPECTED: &[(&str, u64)] = &[
     ("lost on the way to the broker", 500),
     ("link: back with the same identity", 500),
     ("worker: given up", 1000),
-    ("worker: told to register anew", 500),
+    ("worker: told to register anew", 200),
     ("worker: killed by a job", 500),
     ("scheduler: got a schedule", 500),
     ("outcome: done", 50_000),

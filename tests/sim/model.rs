@@ -43,6 +43,8 @@ pub struct Worker {
     pub untracked: i64,
     /// Since when its count of slots is in doubt: it said or lost something that a good worker does not.
     pub dubious: Option<Duration>,
+    /// Its last READY that belongs to no REPLY: one process more, or the replacement of one that died with its job.
+    pub unexplained: Option<Duration>,
     /// The last READY of a worker that is still starting its processes.
     pub grown: Option<Duration>,
 }
@@ -122,7 +124,11 @@ pub struct Step {
     /// A worker that registered, and with which message.
     pub informed: Option<(Key, Bytes)>,
     pub schedule: Option<Message>,
+    /// A SCHEDULE that came back: another scheduler may get it.
+    pub returned_schedule: Option<Message>,
     pub admin: Option<(Key, Bytes)>,
+    /// Jobs whose retry, or whose end, came due: perhaps after what else happened in this step.
+    pub came_due: Vec<usize>,
     /// Jobs that ended.
     pub ended: Vec<usize>,
     /// Dispatches: job, worker.
@@ -237,6 +243,7 @@ impl Model {
         if let Some(heard) = self.schedulers.get_mut(&key) {
             // As good as silent.
             *heard = Duration::ZERO;
+            self.step.returned_schedule = Some(message.clone());
         }
         self.request_returned(&key, message);
     }
@@ -268,11 +275,10 @@ impl Model {
         };
         self.heard(&key, &parsed);
         match (parsed.command, parsed.body.len()) {
-            (b"INFORM", 1 | 2) if parsed.text(1) == "scheduler" => {
-                if roles.frontend {
-                    self.schedulers.insert(key, self.now);
-                }
+            (b"INFORM", 1 | 2) if parsed.text(1) == "scheduler" && roles.frontend => {
+                self.schedulers.insert(key, self.now);
             }
+            (b"INFORM", 1 | 2) if parsed.text(1) == "scheduler" => {}
             (b"INFORM", 1 | 2) if roles.backend => self.inform(key, &parsed),
             (b"READY", 0) if roles.backend => self.ready(key),
             (b"HEARTBEAT", 0 | 1) if roles.backend && !self.workers.contains_key(&key) => {
@@ -350,6 +356,7 @@ impl Model {
             owed: 0,
             untracked: 0,
             dubious: None,
+            unexplained: None,
             grown: None,
         };
         self.workers.insert(key, worker);
@@ -368,10 +375,13 @@ impl Model {
             worker.owed -= 1;
         } else if worker.untracked > 0 {
             worker.untracked -= 1;
-        } else if starts {
-            worker.grown = Some(self.now);
         } else {
-            worker.dubious = Some(self.now);
+            worker.unexplained = Some(self.now);
+            if starts {
+                worker.grown = Some(self.now);
+            } else {
+                worker.dubious = Some(self.now);
+            }
         }
     }
 
@@ -385,7 +395,7 @@ impl Model {
         let job = self.by_msgid.get(parsed.body[1]).map(|index| &self.jobs[*index]);
         let its_own = job.is_some_and(|job| job.place == Place::InFlight && job.worker.as_ref() == Some(key));
         if let Some(worker) = self.workers.get_mut(key) {
-            worker.owed += 1;
+            worker.owed += i64::from(its_own);
             worker.dubious = worker.dubious.or((!its_own).then_some(self.now));
         }
         let Some(&index) = self.by_msgid.get(parsed.body[1]) else { return };

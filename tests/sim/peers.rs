@@ -162,10 +162,10 @@ impl Client {
         let payload = job.nature.payload();
         match job {
             JobPlan { schedule: Some(command), .. } => {
-                cx.send(command, &msgid, &[&job.queue, &job.headers, "10", payload, ""]);
+                cx.send(command, &msgid, &[job.queue, &job.headers, "10", payload, ""]);
             }
-            JobPlan { truncated: true, .. } => cx.send("REQUEST", &msgid, &[&job.queue]),
-            _ => cx.send("REQUEST", &msgid, &[&job.queue, &job.headers, payload]),
+            JobPlan { truncated: true, .. } => cx.send("REQUEST", &msgid, &[job.queue]),
+            _ => cx.send("REQUEST", &msgid, &[job.queue, &job.headers, payload]),
         }
     }
 

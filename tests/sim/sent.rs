@@ -30,7 +30,8 @@ impl Model {
                 Ok(())
             }
             (b"SCHEDULE" | b"UNSCHEDULE", _) => {
-                let same = self.step.schedule.as_ref() == Some(message) && self.schedulers.contains_key(&to);
+                let cause = self.step.schedule.as_ref().or(self.step.returned_schedule.as_ref());
+                let same = cause == Some(message) && self.schedulers.contains_key(&to);
                 ensure!(same, "schedules go to schedulers unchanged", "{message:?} to {to:?}");
                 Ok(())
             }
@@ -77,6 +78,7 @@ impl Model {
         }
         let job = &mut self.jobs[index];
         job.deliveries += 1;
+        job.result = None;
         job.effective = Some(queue);
         job.worker = Some(to.clone());
         self.step.dispatched.push((index, to));
@@ -170,7 +172,7 @@ impl Model {
         Ok(())
     }
 
-    fn waiting_in(&self, queue: &str) -> usize {
+    pub fn waiting_in(&self, queue: &str) -> usize {
         let jobs = self.live.iter().map(|index| &self.jobs[*index]);
         jobs.filter(|job| job.place == Place::Waiting && job.effective.as_deref() == Some(queue)).count()
     }
@@ -236,7 +238,8 @@ impl Model {
         let sent: Vec<Key> = sends(effects).filter(|(_, message)| *message == schedule).map(|(key, _)| key).collect();
         let fresh = |key: &&Key| {
             let heard = self.schedulers.get(*key).copied().unwrap_or_default();
-            self.attached.contains(*key) && self.now < heard + self.config.heartbeat_timeout
+            let well = heard > std::time::Duration::ZERO && self.now < heard + self.config.heartbeat_timeout;
+            well && self.attached.contains(*key)
         };
         let there: Vec<&Key> = self.schedulers.keys().filter(fresh).collect();
         let to_all = Parsed::of(schedule).is_some_and(|parsed| parsed.command == b"UNSCHEDULE");

@@ -34,9 +34,10 @@ impl Model {
     /// Schedulers the broker gave up.
     pub fn settle_schedulers(&mut self, view: &View) -> Checked {
         for (key, heard) in &self.schedulers {
-            // Zero: a message for it came back.
-            let judged = self.config.heartbeat_interval.is_some() || *heard == Duration::ZERO;
-            let quiet = judged && self.now + EPSILON >= *heard + self.silence_limit();
+            // Without heartbeats nothing tells that a scheduler which did not read for a moment is well again.
+            // Zero stands for one whose messages came back.
+            let judged = self.config.heartbeat_interval.is_some() && *heard > Duration::ZERO;
+            let quiet = !judged || self.now + EPSILON >= *heard + self.silence_limit();
             let may = quiet || !self.attached.contains(key) || self.is_stopping();
             ensure!(may || view.schedulers.contains(key), "schedulers are kept", "{key:?} is gone at {:?}", self.now);
         }
@@ -102,15 +103,20 @@ impl Model {
         if orphan || self.process_died(&key, job.since) {
             fates.push(self.lost(index));
         }
+        if gone.len() > 1 {
+            // Workers lost in one step are lost one after the other.
+            self.step.came_due.push(index);
+        }
         if self.now + EPSILON >= due || job.doubtful {
             fates.extend([self.failed(index), self.lost(index)]);
+            self.step.came_due.push(index);
         }
         self.choose(index, seen, &fates)
     }
 
     /// A READY more than REPLYs tells that a process was replaced, and perhaps that it had this job.
     fn process_died(&self, key: &Key, since: Duration) -> bool {
-        self.workers.get(key).is_some_and(|worker| worker.dubious.is_some_and(|at| at >= since))
+        self.workers.get(key).is_some_and(|worker| worker.unexplained.is_some_and(|at| at >= since))
     }
 
     fn settle_delayed(&mut self, index: usize, seen: Option<&Seen>) -> Checked {
@@ -124,6 +130,7 @@ impl Model {
             }
             Some(Seen::Waiting(_) | Seen::GoingOut) if self.now >= job.since + self.config.retry_backoff / 2 => {
                 self.place(index, Place::Waiting);
+                self.step.came_due.push(index);
                 self.settle_waiting(index, seen)
             }
             _ if job.doubtful => {

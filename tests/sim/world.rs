@@ -143,7 +143,7 @@ impl World {
             written: 0,
             stopped: false,
             ticks: 0,
-            messages_first: plan.seed % 2 == 0,
+            messages_first: plan.seed.is_multiple_of(2),
             healed: false,
         };
         for (index, item) in plan.items.iter().enumerate() {
@@ -209,7 +209,7 @@ impl World {
         }
         match event.what {
             What::Up(link) => self.up(link),
-            What::FromPeer(link, message) => self.from_peer(link, message),
+            What::FromPeer(link, message) => self.on_message(link, message),
             What::Down(link, reason) => self.down(link, reason),
             What::Input(input) => self.input(input),
             what => {

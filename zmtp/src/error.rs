@@ -22,6 +22,12 @@ pub enum BindError {
         /// What the system said.
         source: io::Error,
     },
+    /// There is something else than a socket at that path; it is left alone.
+    #[error("cannot bind {endpoint}: there is a file at that path that is not a socket")]
+    NotASocket {
+        /// The endpoint asked for.
+        endpoint: Endpoint,
+    },
     /// The socket is closed.
     #[error("the socket is closed")]
     Closed,
@@ -54,12 +60,27 @@ pub struct SendError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SendFailure {
-    /// The peer, or every peer, is at its high-water mark, or a DEALER has no peer. It may be tried again.
+    /// The peer, or every peer, is at its high-water mark, or there is no peer. It may be tried again.
     #[error("no room: the send queue is at its high-water mark")]
     Full,
     /// No connection has that routing id.
     #[error("no such peer")]
     Gone,
+    /// It is not this side's turn: a REQ has no reply yet, or a REP no request to reply to.
+    #[error("not our turn to send")]
+    OutOfTurn,
+    /// The socket is closed.
+    #[error("the socket is closed")]
+    Closed,
+}
+
+/// Why a REQ has no reply, or a REP no request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum LockstepError {
+    /// It is not this side's turn: a REQ has asked nothing, or a REP has not replied yet.
+    #[error("not our turn to receive")]
+    OutOfTurn,
     /// The socket is closed.
     #[error("the socket is closed")]
     Closed,

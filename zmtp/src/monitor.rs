@@ -1,7 +1,6 @@
 //! [`Monitor`]: what happens to a socket's connections, as a stream of typed events.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use thiserror::Error;
 use tokio::sync::broadcast;
 
 use crate::connection::{ConnectionError, PeerInfo};
-use crate::{Endpoint, RoutingId, Stage};
+use crate::{Endpoint, PeerAddress, RoutingId, Stage};
 
 /// Something that happened to a connection, a listener or a dialer.
 #[derive(Debug, Clone)]
@@ -36,15 +35,15 @@ pub enum MonitorEvent {
     Accepted {
         /// The listener's endpoint.
         endpoint: Endpoint,
-        /// The peer's address.
-        peer: SocketAddr,
+        /// Who it is, as far as the transport tells.
+        peer: PeerAddress,
     },
     /// A connection of ours opened; the handshake begins.
     Connected {
         /// The endpoint given to `connect`.
         endpoint: Endpoint,
-        /// The peer's address.
-        peer: SocketAddr,
+        /// Who it is, as far as the transport tells.
+        peer: PeerAddress,
     },
     /// A connection could not be opened, or ended; the next attempt follows after a pause.
     Retrying {
@@ -67,8 +66,8 @@ pub enum MonitorEvent {
     HandshakeSucceeded {
         /// The local listener's or the connected endpoint.
         endpoint: Endpoint,
-        /// The peer's address.
-        peer: SocketAddr,
+        /// Who it is, as far as the transport tells.
+        peer: PeerAddress,
         /// The routing id the peer is known by here.
         routing_id: RoutingId,
         /// What the peer told.
@@ -78,8 +77,8 @@ pub enum MonitorEvent {
     HandshakeFailed {
         /// The local listener's or the connected endpoint.
         endpoint: Endpoint,
-        /// The peer's address.
-        peer: SocketAddr,
+        /// Who it is, as far as the transport tells.
+        peer: PeerAddress,
         /// Why.
         reason: Reason,
     },
@@ -87,8 +86,8 @@ pub enum MonitorEvent {
     Disconnected {
         /// The local listener's or the connected endpoint.
         endpoint: Endpoint,
-        /// The peer's address.
-        peer: SocketAddr,
+        /// Who it is, as far as the transport tells.
+        peer: PeerAddress,
         /// Why.
         reason: Reason,
     },
@@ -129,6 +128,9 @@ pub enum Reason {
     /// Too many peers have come and gone without the application reading what they left.
     #[error("the application does not read: too many visitors it has not heard of")]
     Unread,
+    /// A PAIR has its one peer already.
+    #[error("a PAIR takes one peer, and has one")]
+    Paired,
     /// Our socket closed it.
     #[error("closed by us")]
     Closed,

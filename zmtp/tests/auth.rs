@@ -1,5 +1,7 @@
 //! Authenticators behind sockets: what they are asked, and what becomes of the answers.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod support;
 
 use std::sync::Mutex;
@@ -8,6 +10,7 @@ use std::time::{Duration, Instant};
 use support::{Hand, any_port, config, greeting, ready, soon, until};
 use zmtp::auth::{Accepted, AddressFilter, AllowAny, Authenticator, Credentials, CurveKeys, Refusal, Request};
 use zmtp::connection::{ConnectionConfig, ConnectionError, Event};
+use zmtp::wire::greeting::GreetingError;
 use zmtp::{
     Dealer, KeyPair, Message, Monitor, MonitorEvent, PeerInfo, Reason, Reconnect, Router, Security, SecurityFault,
     SocketType, Stage,
@@ -29,6 +32,7 @@ impl Told {
 impl Authenticator for Told {
     fn authenticate(&self, request: &Request<'_>) -> Result<Accepted, Refusal> {
         let Request { domain, address, credentials, .. } = request;
+        let address = address.and_then(|peer| peer.tcp()).map(|tcp| tcp.ip());
         self.asked.lock().unwrap().push(format!("{domain} {address:?} {credentials:?}"));
         self.answer.clone()
     }
@@ -96,6 +100,27 @@ fn authenticators_are_asked_about_credentials_once() {
     let events = hand.feed(&[greeting(), ready("DEALER", b"")].concat(), Instant::now()).unwrap();
     assert!(matches!(&events[..], [Event::Ready(peer)] if peer.user_id.as_deref() == Some("")));
     assert_eq!(*told.asked.lock().unwrap(), [" None Null"]);
+}
+
+/// Nobody gets around a check by speaking an older language, which has none.
+#[test]
+fn older_protocols_are_refused_where_anything_is_checked() {
+    let keys = || KeyPair::generate().unwrap();
+    let zmtp_2 = [&greeting()[..10], &[1, 5, 0, 0]].concat();
+    for security in [
+        Security::null_with(AllowAny),
+        Security::plain_client("user", "password").unwrap(),
+        Security::plain_server(AllowAny),
+        Security::curve_client(keys().public(), keys()),
+        Security::curve_server(keys(), AllowAny),
+    ] {
+        let mut hand = Hand::new(ConnectionConfig { security, ..config(SocketType::Router) }, Instant::now());
+        assert_eq!(hand.take().len(), 64, "there is nothing to wait for");
+        let result = hand.feed(&zmtp_2, Instant::now());
+        assert_eq!(result, Err(ConnectionError::Greeting(GreetingError::TooOld(2))));
+    }
+    let mut hand = Hand::new(config(SocketType::Router), Instant::now());
+    assert!(matches!(hand.feed(&zmtp_2, Instant::now()).as_deref(), Ok([Event::Ready(_)])));
 }
 
 #[tokio::test]
@@ -176,7 +201,7 @@ async fn a_temporary_refusal_is_retried() {
 
 #[test]
 fn both_have_to_accept() {
-    let request = Request::new("", Some("10.1.2.3".parse().unwrap()), Credentials::Null);
+    let request = Request::new("", None, Credentials::Null);
     let named = |name: &str| Told::new(Ok(Accepted::user(name).with("From", name)));
     let both = named("a").and(named("b")).authenticate(&request).unwrap();
     assert_eq!((both.user_id.as_str(), both.metadata.len()), ("b", 2));

@@ -1,5 +1,7 @@
 //! CURVE against peers by hand: every check of the handshake and of traffic, in order. Cases B17.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 #[path = "support/curve_peer.rs"]
 mod curve_peer;
 mod support;

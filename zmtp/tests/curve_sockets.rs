@@ -1,5 +1,7 @@
 //! CURVE between sockets over loopback, and strangers beside valid clients (B17).
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod support;
 
 use std::time::Duration;
@@ -75,7 +77,7 @@ async fn a_long_queue_arrives_whole_and_in_order() {
     let dealer = dealer(keys.public()).send_hwm(0).build();
     dealer.connect(&endpoint).unwrap();
     let message = |number: usize| {
-        let body = vec![number as u8; if number % 100 == 0 { 200_000 } else { number % 700 }];
+        let body = vec![number as u8; if number.is_multiple_of(100) { 200_000 } else { number % 700 }];
         Message::from_frames([number.to_string().into_bytes(), body])
     };
     for number in 0..5000 {

@@ -1,5 +1,7 @@
 //! PLAIN, command by command and over loopback.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 mod support;
 
 use std::time::Instant;

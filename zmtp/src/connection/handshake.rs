@@ -1,18 +1,21 @@
 //! Greeting, then the mechanism's commands, up to the end of the handshake.
 
-use std::net::IpAddr;
-
 use bytes::{Buf, BytesMut};
 
-use super::{ConnectionConfig, ConnectionError, PeerInfo};
+use super::{ConnectionConfig, ConnectionError, PeerInfo, legacy};
+use crate::PeerAddress;
 use crate::mechanism::{Context, Mechanism, Stage, Step, Transforms};
 use crate::wire::frame::{COMMAND, FrameHeader};
-use crate::wire::greeting::{GREETING_LEN, Greeting, Version};
+use crate::wire::greeting::{GREETING_LEN, Greeting, OPENING_LEN, Revision, Version};
 
 /// How far the handshake is.
 #[derive(Debug)]
 pub(super) enum Handshake {
-    /// The peer's greeting is not complete.
+    /// The peer's revision is not known, and only the beginning of our greeting is out.
+    Opening,
+    /// The peer speaks ZMTP 2.0; its socket type and routing id are not here.
+    Legacy,
+    /// The peer's greeting is not complete; all of ours is out.
     Greeting,
     /// The mechanism awaits a command.
     Commands(Version, Mechanism),
@@ -24,9 +27,26 @@ impl Handshake {
         &mut self,
         input: &mut BytesMut,
         config: &ConnectionConfig,
-        address: Option<IpAddr>,
+        address: Option<PeerAddress>,
         out: &mut Vec<u8>,
     ) -> Result<Option<(Box<PeerInfo>, Transforms)>, ConnectionError> {
+        if let Self::Opening = self {
+            match Revision::parse(input)? {
+                None => return Ok(None),
+                Some(Revision::V2) => {
+                    input.advance(OPENING_LEN);
+                    legacy::greet(out, config);
+                    *self = Self::Legacy;
+                }
+                Some(Revision::V3) => {
+                    out.extend_from_slice(&config.security.greeting()[OPENING_LEN..]);
+                    *self = Self::Greeting;
+                }
+            }
+        }
+        if let Self::Legacy = self {
+            return Ok(legacy::receive(input, config)?.map(|peer| (Box::new(peer), Transforms::Clear)));
+        }
         if let Self::Greeting = self {
             let Some(greeting) = Greeting::parse(input)? else { return Ok(None) };
             let (ours, theirs) = (config.security.mechanism(), greeting.mechanism);
@@ -54,7 +74,7 @@ impl Handshake {
     /// What the peer has to send next.
     pub(super) fn awaits(&self) -> Stage {
         match self {
-            Self::Greeting => Stage::Greeting,
+            Self::Opening | Self::Legacy | Self::Greeting => Stage::Greeting,
             Self::Commands(_, mechanism) => mechanism.awaits(),
         }
     }

@@ -13,9 +13,9 @@ mod error;
 mod handshake;
 mod heartbeat;
 mod inbound;
+mod legacy;
 mod transmit;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -29,9 +29,10 @@ use self::inbound::Incoming;
 pub use self::transmit::Transmit;
 use crate::mechanism::{Security, Stage};
 use crate::wire::command::{self, Command};
-use crate::wire::greeting::{MechanismName, Version};
+use crate::wire::frame::{self, FrameError};
+use crate::wire::greeting::{MechanismName, OPENING_LEN, Version};
 use crate::wire::properties::Property;
-use crate::{Message, RoutingId, SocketType};
+use crate::{Message, PeerAddress, RoutingId, SocketType};
 
 /// What a connection has to know beforehand; shared by all connections of a socket.
 #[derive(Debug, Clone)]
@@ -128,7 +129,7 @@ pub struct Connection {
     state: State,
     transmit: Transmit,
     /// Where the peer is, for the authenticator.
-    address: Option<IpAddr>,
+    address: Option<PeerAddress>,
 }
 
 #[derive(Debug)]
@@ -143,6 +144,8 @@ enum State {
 struct Open {
     codec: Codec,
     liveness: Liveness,
+    /// ZMTP 2.0 has none.
+    has_commands: bool,
     /// A PONG waits in the transmit queue: further PINGs are answered by that one.
     pong_pending: bool,
     /// A PING waits there too: to a peer that takes nothing no second one is written.
@@ -150,17 +153,26 @@ struct Open {
 }
 
 impl Connection {
-    /// A new connection: our greeting is ready to be written.
+    /// A new connection: the beginning of our greeting is ready to be written.
+    ///
+    /// The rest follows once the peer's revision is known, in the same write as our READY: a ZMTP 2.0 peer would
+    /// misread it. libzmq does the same, so a 3.x peer loses at most the time that takes it. Where 2.0 is not served, the
+    /// whole greeting goes at once.
     pub fn new(config: Arc<ConnectionConfig>, now: Instant) -> Self {
         let mut transmit = Transmit::new();
-        transmit.run_mut().extend_from_slice(&config.security.greeting());
+        let greeting = config.security.greeting();
+        let (handshake, early) = match config.security.allows_older_protocols() {
+            true => (Handshake::Opening, &greeting[..OPENING_LEN]),
+            false => (Handshake::Greeting, &greeting[..]),
+        };
+        transmit.run_mut().extend_from_slice(early);
         let deadline = config.handshake_timeout.map(|timeout| now + timeout);
-        Self { config, state: State::Handshake { handshake: Handshake::Greeting, deadline }, transmit, address: None }
+        Self { config, state: State::Handshake { handshake, deadline }, transmit, address: None }
     }
 
     /// Tells where the peer is, for an authenticator that wants to know.
-    pub fn with_address(mut self, address: Option<IpAddr>) -> Self {
-        self.address = address;
+    pub fn with_address(mut self, address: PeerAddress) -> Self {
+        self.address = Some(address);
         self
     }
 
@@ -196,9 +208,13 @@ impl Connection {
             let out = self.transmit.run_mut();
             let done = handshake.receive(input, &self.config, self.address, out)?;
             let Some((peer, transforms)) = done else { return Ok(()) };
-            let liveness = Liveness::new(self.config.heartbeat, peer.version, now);
-            let codec = Codec::new(transforms);
-            self.state = State::Open(Open { codec, liveness, pong_pending: false, ping_pending: false });
+            self.state = State::Open(Open {
+                codec: Codec::new(transforms),
+                liveness: Liveness::new(self.config.heartbeat, peer.version, now),
+                has_commands: peer.version >= Version::V3_0,
+                pong_pending: false,
+                ping_pending: false,
+            });
             events.push(Event::Ready(peer));
         }
         let State::Open(open) = &mut self.state else { return Ok(()) };
@@ -320,6 +336,9 @@ impl Open {
         transmit: &mut Transmit,
         events: &mut Vec<Event>,
     ) -> Result<(), ConnectionError> {
+        if !self.has_commands {
+            return Err(FrameError::Flags(frame::COMMAND).into());
+        }
         match Command::parse(body)? {
             Command::Ping(ping) => {
                 self.liveness.on_ping(ping.ttl, now);

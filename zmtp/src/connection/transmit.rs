@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes};
 use crate::message::{BY_REFERENCE, Message};
 
 /// An emptied buffer larger than this is given back rather than kept for the next burst, in bytes.
-const KEEP: usize = 512 * 1024;
+const KEEP: usize = 128 * 1024;
 
 /// A queue of encoded bytes: small messages are copied into one run, large bodies are kept by reference, in order.
 ///
@@ -155,10 +155,9 @@ mod tests {
             let take = |transmit: &mut Transmit, seen: &mut Vec<u8>, step: usize| {
                 let mut slices = [IoSlice::new(&[]); 64];
                 let count = transmit.chunks_vectored(&mut slices);
-                let gathered: Vec<u8> = slices[..count].iter().flat_map(|s| s.iter().copied()).collect();
-                assert_eq!(gathered.len(), transmit.remaining());
-                let n = step.min(gathered.len());
-                seen.extend_from_slice(&gathered[..n]);
+                assert_eq!(slices[..count].iter().map(|slice| slice.len()).sum::<usize>(), transmit.remaining());
+                let n = step.min(transmit.remaining());
+                seen.extend(slices[..count].iter().flat_map(|slice| slice.iter()).take(n));
                 transmit.advance(n);
             };
             for _ in 0..early {

@@ -1,23 +1,21 @@
 //! Dialers: keep one connection to an endpoint, for as long as the socket wants it.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use super::core::{Core, Running};
 use super::link::{LinkContext, LinkEnd, drive, now};
 use super::pipe::{Order, Pipe};
-use crate::Host;
+use super::transport;
+use crate::Endpoint;
 use crate::connection::ConnectionError;
 use crate::monitor::{MonitorEvent, Reason};
 use crate::pattern::{Origin, Pattern};
 use crate::random::Random;
 use crate::socket::Reconnect;
-use crate::{Endpoint, TcpEndpoint};
 
 /// Connects, drives the link, and connects again, over the same pipe, until told to stop.
 pub(crate) async fn dial<P: Pattern>(
@@ -95,14 +93,13 @@ async fn attempt<P: Pattern>(
     pipe: &Arc<Pipe>,
     token: &CancellationToken,
 ) -> Option<LinkEnd> {
-    let Endpoint::Tcp(tcp) = endpoint;
     let connecting = async {
         match core.options.connect_timeout {
-            Some(limit) => match tokio::time::timeout(limit, open(tcp)).await {
+            Some(limit) => match tokio::time::timeout(limit, transport::connect(endpoint, &core.options)).await {
                 Ok(result) => result,
                 Err(_) => Err(io::ErrorKind::TimedOut.into()),
             },
-            None => open(tcp).await,
+            None => transport::connect(endpoint, &core.options).await,
         }
     };
     let opened = tokio::select! {
@@ -118,22 +115,6 @@ async fn attempt<P: Pattern>(
         }
         Err(error) => Some(LinkEnd { reason: Reason::Connect(Arc::new(error)), established: false }),
     }
-}
-
-/// Resolves the name anew at each attempt: the peer may have moved.
-async fn open(endpoint: &TcpEndpoint) -> io::Result<(TcpStream, SocketAddr)> {
-    let stream = match endpoint.host() {
-        Host::Ip(ip) => TcpStream::connect((*ip, endpoint.port())).await?,
-        Host::Name(name) => TcpStream::connect((name.as_str(), endpoint.port())).await?,
-        Host::Any => return Err(io::ErrorKind::AddrNotAvailable.into()),
-    };
-    let peer = stream.peer_addr()?;
-    if stream.local_addr()? == peer {
-        // Connecting to a free ephemeral port of one's own machine can meet itself.
-        return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "connected to itself"));
-    }
-    stream.set_nodelay(true)?;
-    Ok((stream, peer))
 }
 
 /// Pauses between attempts: doubling, with jitter, starting over only after a completed handshake.

@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -18,13 +17,12 @@ use tokio::time::Sleep;
 use tokio_util::io::poll_read_buf;
 
 use super::core::{Core, LinkId};
-use super::inbox::Delivery;
 use super::pipe::{AbortReason, Asleep, LinkWaits, Order, Pipe, Taken};
 use super::pool::BufferPool;
 use crate::connection::{Connection, ConnectionError, Event, Transmit};
 use crate::monitor::{MonitorEvent, Reason};
 use crate::pattern::{Origin, Pattern};
-use crate::{Endpoint, RoutingId};
+use crate::{Endpoint, PeerAddress, RoutingId};
 
 /// Most messages decoded before they are delivered and others get their turn.
 const BATCH: usize = 256;
@@ -47,7 +45,7 @@ const KEEP_EVENTS: usize = 64;
 pub(crate) struct LinkContext {
     pub(crate) id: LinkId,
     pub(crate) endpoint: Endpoint,
-    pub(crate) peer: SocketAddr,
+    pub(crate) peer: PeerAddress,
     pub(crate) origin: Origin,
 }
 
@@ -67,7 +65,7 @@ where
 {
     let mut membership = Membership { core: &core, context: &context, pipe: &pipe, peer: None, reason: None };
     let mut link = Link {
-        connection: Connection::new(core.connection.clone(), now()).with_address(Some(context.peer.ip())),
+        connection: Connection::new(core.connection.clone(), now()).with_address(context.peer),
         stream,
         input: None,
         oversized: false,
@@ -123,6 +121,8 @@ impl<P: Pattern> Membership<'_, P> {
             Reason::DuplicateRoutingId(_) => Some(15),
             Reason::Crowded => Some(16),
             Reason::Failed => Some(17),
+            Reason::Unread => Some(19),
+            Reason::Paired => Some(20),
             _ => None,
         };
         let (endpoint, peer) = (&self.context.endpoint, self.context.peer);
@@ -326,35 +326,37 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
     }
 
     fn deliver<P: Pattern>(&mut self, at: &mut Membership<'_, P>) -> Result<(), Reason> {
+        if let Some(Event::Ready(_)) = self.events.first()
+            && let Event::Ready(info) = self.events.remove(0)
+        {
+            let told = info.clone();
+            let id = at.core.attach(at.context.id, at.pipe, at.context.origin, info)?;
+            at.core.tell(|| MonitorEvent::HandshakeSucceeded {
+                endpoint: at.context.endpoint.clone(),
+                peer: at.context.peer,
+                routing_id: id.clone(),
+                info: told,
+            });
+            at.peer = Some(id);
+        }
+        let (Some(peer), false) = (&at.peer, self.events.is_empty()) else { return Ok(()) };
         let mut messages = VecDeque::new();
-        let count = self.events.len();
-        for event in self.events.drain(..) {
-            match event {
-                Event::Message(message) => {
-                    if messages.is_empty() {
-                        messages.reserve(count);
-                    }
+        if P::EXAMINES {
+            // Held until all is handed over: subscriptions reach the application in the order in which they took effect.
+            let mut pattern = at.core.pattern.lock();
+            self.events.drain(..).for_each(|event| pattern.examine(at.context.id, event, &mut messages));
+            at.core.deliver(peer, at.pipe, messages);
+        } else if at.core.receives() {
+            messages.reserve(self.events.len());
+            for event in self.events.drain(..) {
+                // Subscriptions are nothing to these: libzmq would hand them to the application as data.
+                if let Event::Message(message) = event {
                     messages.push_back(message);
                 }
-                Event::Ready(info) => {
-                    let told = info.clone();
-                    let id = at.core.attach(at.context.id, at.pipe, at.context.origin, info)?;
-                    at.core.tell(|| MonitorEvent::HandshakeSucceeded {
-                        endpoint: at.context.endpoint.clone(),
-                        peer: at.context.peer,
-                        routing_id: id.clone(),
-                        info: told,
-                    });
-                    at.peer = Some(id);
-                }
-                // Neither socket type here publishes: libzmq would hand these to the application as data.
-                Event::Subscribe(_) | Event::Cancel(_) => {}
             }
-        }
-        let batch = messages.len();
-        if let (Some(peer), true) = (&at.peer, batch > 0) {
-            let delivery = Delivery::Batch { peer: peer.clone(), pipe: at.pipe.clone(), messages };
-            at.pipe.deliver(batch, || at.core.inbox.push(delivery));
+            at.core.deliver(peer, at.pipe, messages);
+        } else {
+            self.events.clear();
         }
         Ok(())
     }

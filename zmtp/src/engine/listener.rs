@@ -1,19 +1,15 @@
 //! Listeners: bind an endpoint, accept, hand each connection to a link.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
-
 use super::core::{Core, Running};
 use super::link::{LinkContext, drive, now};
-use crate::Host;
+use super::transport::{self, Listener, Stream};
 use crate::monitor::{MonitorEvent, Reason};
 use crate::pattern::{Origin, Pattern};
-use crate::socket::Options;
-use crate::{BindError, Endpoint, TcpEndpoint};
+use crate::{BindError, Endpoint, PeerAddress};
 
 /// Pause after the system refused to accept, for want of file descriptors say.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -24,43 +20,17 @@ pub(crate) async fn bind<P: Pattern>(core: &Arc<Core<P>>, endpoint: &Endpoint) -
     if core.closing.is_cancelled() {
         return Err(BindError::Closed);
     }
-    let Endpoint::Tcp(tcp) = endpoint;
-    let failed = |source| BindError::Io { endpoint: endpoint.clone(), source };
-    let listener = open(tcp, &core.options).await.map_err(failed)?;
-    let address = listener.local_addr().map_err(failed)?;
-    let bound = Endpoint::Tcp(TcpEndpoint::new(Host::Ip(address.ip()), address.port())?);
+    core.options.network.ipv6.check(endpoint)?;
+    let (listener, bound) = transport::bind(endpoint, &core.options).await?;
     let Some(running) = core.add_endpoint(&bound, None) else {
-        return Err(failed(io::ErrorKind::AddrInUse.into()));
+        return Err(BindError::Io { endpoint: bound, source: io::ErrorKind::AddrInUse.into() });
     };
     core.tell(|| MonitorEvent::Listening { endpoint: bound.clone() });
     core.tasks.spawn(listen(core.clone(), listener, bound.clone(), running));
     Ok(bound)
 }
 
-async fn open(endpoint: &TcpEndpoint, options: &Options) -> io::Result<TcpListener> {
-    let addresses: Vec<SocketAddr> = match endpoint.host() {
-        Host::Any => vec![(IpAddr::V4(Ipv4Addr::UNSPECIFIED), endpoint.port()).into()],
-        Host::Ip(ip) => vec![(*ip, endpoint.port()).into()],
-        Host::Name(name) => tokio::net::lookup_host((name.as_str(), endpoint.port())).await?.collect(),
-    };
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in addresses {
-        match open_at(address, options) {
-            Ok(listener) => return Ok(listener),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-fn open_at(address: SocketAddr, options: &Options) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(options.backlog)
-}
-
-async fn listen<P: Pattern>(core: Arc<Core<P>>, listener: TcpListener, endpoint: Endpoint, running: Running) {
+async fn listen<P: Pattern>(core: Arc<Core<P>>, listener: Listener, endpoint: Endpoint, running: Running) {
     let mut failing = false;
     loop {
         let accepted = tokio::select! {
@@ -90,7 +60,7 @@ async fn listen<P: Pattern>(core: Arc<Core<P>>, listener: TcpListener, endpoint:
     core.tell(|| MonitorEvent::Unbound { endpoint });
 }
 
-fn accept<P: Pattern>(core: &Arc<Core<P>>, stream: TcpStream, peer: SocketAddr, endpoint: &Endpoint) {
+fn accept<P: Pattern>(core: &Arc<Core<P>>, stream: Stream, peer: PeerAddress, endpoint: &Endpoint) {
     core.tell(|| MonitorEvent::Accepted { endpoint: endpoint.clone(), peer });
     if core.link_count() >= core.options.max_connections {
         let reason = Reason::TooManyConnections;
@@ -100,8 +70,7 @@ fn accept<P: Pattern>(core: &Arc<Core<P>>, stream: TcpStream, peer: SocketAddr, 
         }
         return;
     }
-    // A socket that is gone already will tell at its first read.
-    let _ = stream.set_nodelay(true);
+    stream.set_up(&core.options);
     let pipe = core.new_pipe();
     // Entered before its task has run, so that those accepted in one go count.
     let id = core.enter(&pipe, Origin::Accepted);

@@ -4,9 +4,13 @@
 pub(crate) mod core;
 pub(crate) mod dialer;
 pub(crate) mod inbox;
+#[cfg(unix)]
+mod ipc;
 pub(crate) mod link;
 pub(crate) mod listener;
 pub(crate) mod lock;
 pub(crate) mod pipe;
 pub(crate) mod pool;
+mod tcp;
 pub(crate) mod throttle;
+mod transport;

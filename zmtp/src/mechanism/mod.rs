@@ -12,7 +12,6 @@ pub(crate) mod peer;
 mod plain;
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -24,6 +23,7 @@ use self::curve::{ClientKeys, KeyPair, PublicKey, ServerKeys};
 pub use self::fault::{SecurityFault, Stage};
 pub use self::plain::CredentialsError;
 use self::plain::UserPassword;
+use crate::PeerAddress;
 use crate::connection::{ConnectionConfig, ConnectionError, PeerInfo};
 use crate::wire::greeting::{GREETING_LEN, Greeting, MechanismName, Version};
 
@@ -205,7 +205,7 @@ pub(crate) enum Transforms {
 pub(crate) struct Context<'a> {
     pub(crate) config: &'a ConnectionConfig,
     pub(crate) version: Version,
-    pub(crate) address: Option<IpAddr>,
+    pub(crate) address: Option<PeerAddress>,
     pub(crate) out: &'a mut Vec<u8>,
 }
 

@@ -72,11 +72,11 @@ impl Pattern for Routes {
             // A connection that is only finishing holds no name.
             hashbrown::hash_map::Entry::Occupied(mut held) if !held.get().pipe.is_running() => {
                 held.insert(route);
-                Admission::As(id)
+                Admission::Replacing { peer: id, old: None }
             }
             hashbrown::hash_map::Entry::Occupied(mut held) => match self.handover {
                 Handover::Refuse => Admission::Refused(Reason::DuplicateRoutingId(id)),
-                Handover::Replace => Admission::Replacing { peer: id, old: held.insert(route).pipe },
+                Handover::Replace => Admission::Replacing { peer: id, old: Some(held.insert(route).pipe) },
             },
         }
     }

@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use super::options::PatternOptions;
 use super::{Options, Reconnect};
 use crate::connection::{ConnectionConfig, Heartbeat, Limits};
 use crate::{Handover, RoutingId, Security, SocketType};
@@ -16,13 +17,20 @@ pub struct SocketBuilder<T> {
     pub(super) options: Options,
     pub(super) connection: ConnectionConfig,
     pub(super) handover: Handover,
+    pub(super) pattern: PatternOptions,
     kind: PhantomData<T>,
 }
 
 impl<T> SocketBuilder<T> {
     pub(super) fn new(socket_type: SocketType) -> Self {
         let connection = ConnectionConfig::new(socket_type);
-        Self { options: Options::default(), connection, handover: Handover::Refuse, kind: PhantomData }
+        Self {
+            options: Options::default(),
+            connection,
+            handover: Handover::Refuse,
+            pattern: PatternOptions::default(),
+            kind: PhantomData,
+        }
     }
 
     /// Our own routing id, announced to peers (ROUTING_ID). Default: none, a ROUTER peer makes one up.

@@ -1,16 +1,33 @@
-//! Sockets, one type each: [`Router`], [`Dealer`].
+//! Sockets, one type each.
 
 mod builder;
 mod dealer;
 mod handle;
+mod network;
+mod options;
+mod outgoing;
+mod pair;
+mod pull;
+mod push;
 mod receiving;
+mod rep;
+mod req;
 mod router;
 
 use std::time::Duration;
 
 pub use self::builder::SocketBuilder;
 pub use self::dealer::{Dealer, DealerReceiver, DealerSender};
+pub(crate) use self::network::Network;
+pub use self::network::{Ipv6, Keepalive, KeepaliveError, Resolve};
+pub use self::options::{CanConflate, Immediate, ProbesRouters};
+pub use self::pair::{Pair, PairReceiver, PairSender};
+pub use self::pull::Pull;
+pub use self::push::Push;
+pub use self::rep::Rep;
+pub use self::req::Req;
 pub use self::router::{Handover, Router, RouterEvent, RouterReceiver, RouterSender};
+use crate::engine::pipe::Keep;
 
 /// Pauses between attempts to connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +49,11 @@ pub(crate) struct Options {
     pub(crate) max_handshakes: usize,
     pub(crate) max_connections: usize,
     pub(crate) backlog: u32,
+    pub(crate) network: Network,
+    /// What a full queue keeps.
+    pub(crate) keep: Keep,
+    /// Whether each new connection is sent an empty message.
+    pub(crate) probe_router: bool,
 }
 
 impl Default for Options {
@@ -45,6 +67,9 @@ impl Default for Options {
             max_handshakes: 1024,
             max_connections: usize::MAX,
             backlog: 1024,
+            network: Network::default(),
+            keep: Keep::Queued,
+            probe_router: false,
         }
     }
 }

@@ -4,6 +4,8 @@ use thiserror::Error;
 
 /// Length of a ZMTP 3.x greeting, in bytes.
 pub const GREETING_LEN: usize = 64;
+/// Length of what greetings of ZMTP 2.0 and 3.x have in common, in bytes: the signature and the revision.
+pub const OPENING_LEN: usize = 11;
 
 /// The minor version we announce: 3.1.
 const MINOR: u8 = 1;
@@ -41,9 +43,11 @@ impl std::fmt::Display for MechanismName {
     }
 }
 
-/// Which revision of ZMTP 3 a peer speaks: it decides how subscriptions are written and whether PING is sent.
+/// Which revision of ZMTP a peer speaks: it decides how subscriptions are written and whether PING is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
+    /// 2.0 (RFC 15): libzmq 3.2 and 3.3. Served only without security; it knows no commands.
+    V2_0,
     /// 3.0 (RFC 23): libzmq 4.0 to 4.3.2.
     V3_0,
     /// 3.1 (RFC 37) or later.
@@ -59,6 +63,15 @@ pub struct Greeting {
     pub mechanism: MechanismName,
 }
 
+/// What the eleventh byte of a greeting says: how the peer's greeting goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Revision {
+    /// ZMTP 2.0: socket type and routing id follow, and then messages.
+    V2,
+    /// ZMTP 3.0 or later: 64 bytes in all, and a handshake.
+    V3,
+}
+
 /// Why a greeting is not one we can talk to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -71,8 +84,27 @@ pub enum GreetingError {
     TooOld(u8),
 }
 
+impl Revision {
+    /// Reads the revision of a greeting that begins `input`; `None` while its bytes do not tell.
+    ///
+    /// # Errors
+    /// As early as the bytes allow: no ZMTP, or ZMTP 1.0.
+    pub fn parse(input: &[u8]) -> Result<Option<Self>, GreetingError> {
+        match input {
+            [first, ..] if *first != 0xff => Err(GreetingError::NotZmtp(*first)),
+            [_, _, _, _, _, _, _, _, _, tenth, ..] if tenth & 1 == 0 => Err(GreetingError::TooOld(1)),
+            // Versioned, with the frames of 1.0.
+            [_, _, _, _, _, _, _, _, _, _, 0, ..] => Err(GreetingError::TooOld(1)),
+            [_, _, _, _, _, _, _, _, _, _, major, ..] if *major < MAJOR => Ok(Some(Self::V2)),
+            [_, _, _, _, _, _, _, _, _, _, _, ..] => Ok(Some(Self::V3)),
+            _ => Ok(None),
+        }
+    }
+}
+
 impl Greeting {
-    /// Our greeting. Always sent whole, at once: peers that read it in steps get along with that too.
+    /// Our greeting. To a peer that may speak ZMTP 2.0 only its first [`OPENING_LEN`] bytes may be sent before the
+    /// peer's revision is known: such a peer would take the next one for a socket type and the rest for frames.
     pub fn encode(mechanism: MechanismName) -> [u8; GREETING_LEN] {
         let mut bytes = [0; GREETING_LEN];
         bytes[0] = 0xff;
@@ -95,13 +127,8 @@ impl Greeting {
     ///
     /// Refuses as early as the bytes allow. Ignores the padding, the as-server byte and the filler, as libzmq does.
     pub fn parse(input: &[u8]) -> Result<Option<Self>, GreetingError> {
-        match input {
-            [first, ..] if *first != 0xff => return Err(GreetingError::NotZmtp(*first)),
-            [_, _, _, _, _, _, _, _, _, tenth, ..] if tenth & 1 == 0 => return Err(GreetingError::TooOld(1)),
-            [_, _, _, _, _, _, _, _, _, _, major, ..] if *major < MAJOR => {
-                return Err(GreetingError::TooOld(if *major == 0 { 1 } else { 2 }));
-            }
-            _ => {}
+        if let Some(Revision::V2) = Revision::parse(input)? {
+            return Err(GreetingError::TooOld(2));
         }
         let Some(greeting) = input.get(..GREETING_LEN) else { return Ok(None) };
         let mut mechanism = [0; 20];
@@ -141,7 +168,20 @@ mod tests {
     fn refuses_at_the_first_byte_that_tells() {
         assert_eq!(Greeting::parse(b"G"), Err(GreetingError::NotZmtp(b'G')));
         assert_eq!(Greeting::parse(&[0xff, 0, 0, 0, 0, 0, 0, 0, 5, 0]), Err(GreetingError::TooOld(1)));
-        assert_eq!(Greeting::parse(&[0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 1]), Err(GreetingError::TooOld(2)));
+        let mut opening = [0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 0];
+        for (revision, expected) in [
+            (0, Err(GreetingError::TooOld(1))),
+            (1, Ok(Some(Revision::V2))),
+            (2, Ok(Some(Revision::V2))),
+            (3, Ok(Some(Revision::V3))),
+            (0xff, Ok(Some(Revision::V3))),
+        ] {
+            opening[10] = revision;
+            assert_eq!(Revision::parse(&opening), expected);
+            assert_eq!(Revision::parse(&opening[..10]), Ok(None));
+        }
+        opening[10] = 1;
+        assert_eq!(Greeting::parse(&opening), Err(GreetingError::TooOld(2)));
     }
 
     #[test]

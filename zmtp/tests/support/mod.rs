@@ -1,16 +1,17 @@
 //! What the tests share: bytes as peers write them, connections fed by hand, raw TCP peers, deadlines that fail
 //! instead of hanging.
 #![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use zmtp::connection::{Connection, ConnectionConfig, ConnectionError, Event};
-use zmtp::{Dealer, Endpoint, Message, Monitor, MonitorEvent, RoutingId, SocketType};
+use zmtp::{Dealer, Endpoint, Limits, Message, Monitor, MonitorEvent, Reason, Router, RoutingId, SocketType};
 
 /// Bytes from hexadecimal digits; everything else is for the eye.
 pub fn hex(text: &str) -> Vec<u8> {
@@ -170,8 +171,15 @@ pub async fn until<T>(monitor: &mut Monitor, what: &str, mut pick: impl FnMut(Mo
     .await
 }
 
-/// A TCP peer with hand-made bytes.
-pub struct Raw(pub TcpStream);
+/// A peer with hand-made bytes, over TCP as a rule.
+pub struct Raw<S = TcpStream>(pub S);
+
+#[cfg(unix)]
+impl Raw<tokio::net::UnixStream> {
+    pub async fn ipc(path: &std::path::Path) -> Self {
+        Self(tokio::net::UnixStream::connect(path).await.unwrap())
+    }
+}
 
 impl Raw {
     pub async fn connect(endpoint: &Endpoint) -> Self {
@@ -186,7 +194,9 @@ impl Raw {
         raw.shake(socket_type, identity).await;
         raw
     }
+}
 
+impl<S: AsyncRead + AsyncWrite + Unpin> Raw<S> {
     pub async fn shake(&mut self, socket_type: &str, identity: &[u8]) {
         self.send(&[greeting(), ready(socket_type, identity)].concat()).await;
         self.read(64).await;
@@ -194,8 +204,9 @@ impl Raw {
         assert_eq!(flags, 4, "READY");
     }
 
+    /// Sends what the other side takes: it may have closed in the middle of it.
     pub async fn send(&mut self, bytes: &[u8]) {
-        soon("room in the socket", self.0.write_all(bytes)).await.unwrap();
+        let _ = soon("room in the socket", self.0.write_all(bytes)).await;
     }
 
     pub async fn read(&mut self, count: usize) -> Vec<u8> {
@@ -225,7 +236,7 @@ impl Raw {
 }
 
 /// One round trip of a fresh, healthy peer.
-pub async fn echo(router: &mut zmtp::Router, endpoint: &Endpoint) {
+pub async fn echo(router: &mut Router, endpoint: &Endpoint) {
     let mut dealer = Dealer::builder().build();
     dealer.connect(endpoint).unwrap();
     dealer.send(Message::from("are you there?")).await.unwrap();
@@ -234,4 +245,57 @@ pub async fn echo(router: &mut zmtp::Router, endpoint: &Endpoint) {
     let answer = soon("the answer to a healthy peer", dealer.recv()).await.unwrap();
     assert_eq!(answer, Message::from("are you there?"));
     soon("a healthy peer's close", dealer.close()).await;
+}
+
+/// A ROUTER with a monitor that counts links.
+pub struct Target {
+    pub router: Router,
+    pub endpoint: Endpoint,
+    pub monitor: Monitor,
+    links: usize,
+    pub failures: Vec<Reason>,
+}
+
+impl Target {
+    pub async fn new(router: Router) -> Self {
+        let monitor = router.monitor();
+        let endpoint = router.bind(&any_port()).await.unwrap();
+        Self { router, endpoint, monitor, links: 0, failures: Vec::new() }
+    }
+
+    pub async fn with_limits(frame: u64, message: u64) -> Self {
+        Self::new(Router::builder().limits(Limits { frame, message }).build()).await
+    }
+
+    /// Takes a bad peer's bytes; the connection must be closed.
+    pub async fn refuses(&mut self, bytes: &[u8]) {
+        let mut raw = Raw::connect(&self.endpoint).await;
+        raw.send(bytes).await;
+        raw.closed().await;
+        // Until all is quiet, and with a healthy peer after it.
+        self.settle(1).await;
+        echo(&mut self.router, &self.endpoint).await;
+        self.settle(1).await;
+    }
+
+    /// Reads events until `opened` more connections came and all are gone again.
+    pub async fn settle(&mut self, opened: usize) {
+        let mut accepted = 0;
+        soon("all connections' end", async {
+            while accepted < opened || self.links > 0 {
+                match self.monitor.recv().await.expect("the socket is gone") {
+                    MonitorEvent::Accepted { .. } => {
+                        accepted += 1;
+                        self.links += 1;
+                    }
+                    MonitorEvent::HandshakeFailed { reason, .. } | MonitorEvent::Disconnected { reason, .. } => {
+                        self.failures.push(reason);
+                        self.links -= 1;
+                    }
+                    _ => {}
+                }
+            }
+        })
+        .await;
+    }
 }

@@ -146,7 +146,11 @@ impl AddressFilter {
 
 impl Authenticator for AddressFilter {
     fn authenticate(&self, request: &Request<'_>) -> Result<Accepted, Refusal> {
-        if self.admits(request.address) { Ok(Accepted::anonymous()) } else { Err(Refusal::Denied) }
+        if self.admits(request.address.and_then(|peer| peer.tcp()).map(|tcp| tcp.ip())) {
+            Ok(Accepted::anonymous())
+        } else {
+            Err(Refusal::Denied)
+        }
     }
 }
 

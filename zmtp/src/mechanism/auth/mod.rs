@@ -12,7 +12,6 @@ mod addresses;
 mod known;
 
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -21,6 +20,7 @@ use thiserror::Error;
 pub use self::addresses::{AddressFilter, IpNetwork, IpNetworkError};
 pub use self::known::{CurveKeys, Passwords};
 use super::curve::PublicKey;
+use crate::PeerAddress;
 use crate::wire::properties::Property;
 
 /// Decides which peers may connect.
@@ -79,15 +79,15 @@ pub trait Authenticator: fmt::Debug + Send + Sync {
 pub struct Request<'a> {
     /// The name of what is guarded, from [`Security::domain`](crate::Security::domain).
     pub domain: &'a str,
-    /// The peer's IP address; none if the transport has no such thing.
-    pub address: Option<IpAddr>,
+    /// Where the peer is, if that is known.
+    pub address: Option<PeerAddress>,
     /// What it proves itself by; tells the mechanism too.
     pub credentials: Credentials<'a>,
 }
 
 impl<'a> Request<'a> {
     /// A request as a connection makes it, to try an authenticator with.
-    pub fn new(domain: &'a str, address: Option<IpAddr>, credentials: Credentials<'a>) -> Self {
+    pub fn new(domain: &'a str, address: Option<PeerAddress>, credentials: Credentials<'a>) -> Self {
         Self { domain, address, credentials }
     }
 }
@@ -214,7 +214,7 @@ impl Gate {
         Self { authenticator: Arc::new(authenticator), domain: "".into() }
     }
 
-    pub(super) fn ask(&self, credentials: Credentials<'_>, address: Option<IpAddr>) -> Result<Accepted, Refusal> {
+    pub(super) fn ask(&self, credentials: Credentials<'_>, address: Option<PeerAddress>) -> Result<Accepted, Refusal> {
         self.authenticator.authenticate(&Request { domain: &self.domain, address, credentials })
     }
 }
