@@ -68,6 +68,8 @@ struct Peer {
 #[derive(Default)]
 struct Seen {
     events: VecDeque<&'static str>,
+    /// Why handshakes failed.
+    failures: Vec<String>,
     peers: HashSet<RoutingId>,
     handshakes: usize,
 }
@@ -98,6 +100,7 @@ impl Peer {
             }
             ["endpoint"] => self.endpoint.as_ref().map(ToString::to_string).ok_or_else(|| "not bound".to_owned()),
             ["events"] => Ok(Vec::from(std::mem::take(&mut locked(&self.seen).events)).join(" ")),
+            ["failures"] => Ok(std::mem::take(&mut locked(&self.seen).failures).join(" | ")),
             ["until-known", id, ms] => {
                 let id = RoutingId::any(unhex(id)?).map_err(text)?;
                 self.until(millis(ms)?, |seen| seen.peers.contains(&id)).await
@@ -193,7 +196,10 @@ impl Seen {
                 self.peers.insert(routing_id);
                 "handshake-succeeded"
             }
-            MonitorEvent::HandshakeFailed { .. } => "handshake-failed",
+            MonitorEvent::HandshakeFailed { reason, .. } => {
+                self.failures.push(reason.to_string());
+                "handshake-failed"
+            }
             MonitorEvent::Disconnected { .. } => "disconnected",
             _ => "other",
         };
@@ -310,6 +316,9 @@ impl<'a> Options<'a> {
         let mut builder = builder.linger(Duration::from_secs(1));
         let mut reconnect = Reconnect { first: Duration::from_millis(100), longest: Duration::from_secs(5) };
         let mut limits = Limits::default();
+        if let Some(security) = interop::security::parse(&self.0)? {
+            builder = builder.security(security);
+        }
         for (name, value) in &self.0 {
             match *name {
                 "id" => builder = builder.routing_id(RoutingId::new(unhex(value)?).map_err(text)?),
@@ -326,6 +335,7 @@ impl<'a> Options<'a> {
                 "max_frame" => limits.frame = number(value)? as u64,
                 "max_message" => limits.message = number(value)? as u64,
                 "handover" => {}
+                name if interop::security::OPTIONS.contains(&name) => {}
                 _ => return Err(format!("no such option: {name}")),
             }
         }
