@@ -48,6 +48,11 @@ impl Message {
         Self { head: wire, tail: Bytes::new(), frames }
     }
 
+    /// As [`from_wire`](Self::from_wire), from the two halves that [`wire`](Self::wire) gives.
+    pub(crate) fn from_halves(head: Bytes, tail: Bytes, frames: u32) -> Self {
+        Self { head, tail, frames }
+    }
+
     /// The number of frames, at least one.
     pub fn frame_count(&self) -> usize {
         self.frames as usize

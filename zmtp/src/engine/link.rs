@@ -64,9 +64,9 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
     P: Pattern,
 {
-    let mut membership = Membership { core: &core, context: &context, pipe: &pipe, peer: None, reason: None };
+    let mut membership = Membership::new(context, pipe, core);
     let mut link = Link {
-        connection: Connection::new(core.connection.clone(), now()),
+        connection: Connection::new(membership.core.connection.clone(), now()),
         stream,
         input: None,
         oversized: false,
@@ -78,9 +78,9 @@ where
         broken: None,
     };
     let reason = poll_fn(|cx| link.poll(&mut membership, cx)).await;
-    let established = membership.peer.is_some();
-    membership.reason = Some(reason.clone());
-    LinkEnd { reason, established }
+    // The transport first: who hears of the end finds it closed.
+    drop(link);
+    membership.end(reason)
 }
 
 /// The time by the runtime's clock, which tests may stop.
@@ -89,19 +89,19 @@ pub(crate) fn now() -> Instant {
 }
 
 /// A link's place in its socket. Leaves it when dropped, however the link ends.
-struct Membership<'a, P: Pattern> {
-    core: &'a Core<P>,
-    context: &'a LinkContext,
-    pipe: &'a Arc<Pipe>,
+pub(super) struct Membership<P: Pattern> {
+    pub(super) core: Arc<Core<P>>,
+    context: LinkContext,
+    pub(super) pipe: Arc<Pipe>,
     /// Set once the peer has been let in.
     peer: Option<RoutingId>,
     reason: Option<Reason>,
 }
 
-impl<P: Pattern> Drop for Membership<'_, P> {
+impl<P: Pattern> Drop for Membership<P> {
     fn drop(&mut self) {
         let reason = self.reason.take().unwrap_or(Reason::Failed);
-        self.core.leave(self.context.id, self.pipe, self.context.origin, self.peer.as_ref(), &reason);
+        self.core.leave(self.context.id, &self.pipe, self.context.origin, self.peer.as_ref(), &reason);
         self.report(&reason);
         self.core.tell(|| {
             let (endpoint, peer) = (self.context.endpoint.clone(), self.context.peer);
@@ -113,7 +113,52 @@ impl<P: Pattern> Drop for Membership<'_, P> {
     }
 }
 
-impl<P: Pattern> Membership<'_, P> {
+impl<P: Pattern> Membership<P> {
+    pub(super) fn new(context: LinkContext, pipe: Arc<Pipe>, core: Arc<Core<P>>) -> Self {
+        Self { core, context, pipe, peer: None, reason: None }
+    }
+
+    /// Leaves for that reason.
+    pub(super) fn end(mut self, reason: Reason) -> LinkEnd {
+        self.reason = Some(reason.clone());
+        LinkEnd { reason, established: self.peer.is_some() }
+    }
+
+    /// Hands what a connection has to tell to the socket; the peer is let in at `Ready`.
+    pub(super) fn deliver(&mut self, events: &mut Vec<Event>) -> Result<(), Reason> {
+        let mut messages = VecDeque::new();
+        let count = events.len();
+        for event in events.drain(..) {
+            match event {
+                Event::Message(message) => {
+                    if messages.is_empty() {
+                        messages.reserve(count);
+                    }
+                    messages.push_back(message);
+                }
+                Event::Ready(info) => {
+                    let told = info.clone();
+                    let id = self.core.attach(self.context.id, &self.pipe, self.context.origin, info)?;
+                    self.core.tell(|| MonitorEvent::HandshakeSucceeded {
+                        endpoint: self.context.endpoint.clone(),
+                        peer: self.context.peer,
+                        routing_id: id.clone(),
+                        info: told,
+                    });
+                    self.peer = Some(id);
+                }
+                // Neither socket type here publishes: libzmq would hand these to the application as data.
+                Event::Subscribe(_) | Event::Cancel(_) => {}
+            }
+        }
+        let batch = messages.len();
+        if let (Some(peer), true) = (&self.peer, batch > 0) {
+            let delivery = Delivery::Batch { peer: peer.clone(), pipe: self.pipe.clone(), messages };
+            self.pipe.deliver(batch, || self.core.inbox.push(delivery));
+        }
+        Ok(())
+    }
+
     /// One line for what an operator should know; a flood of like troubles gives one line.
     fn report(&self, reason: &Reason) {
         let kind = match reason {
@@ -177,7 +222,7 @@ enum Step {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
-    fn poll<P: Pattern>(&mut self, at: &mut Membership<'_, P>, cx: &mut Context<'_>) -> Poll<Reason> {
+    fn poll<P: Pattern>(&mut self, at: &mut Membership<P>, cx: &mut Context<'_>) -> Poll<Reason> {
         for _ in 0..ROUNDS {
             match self.round(at, cx) {
                 Err(reason) => {
@@ -193,7 +238,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
     }
 
     /// One round; pending when there is nothing to do and everything that may change that has our waker.
-    fn round<P: Pattern>(&mut self, at: &mut Membership<'_, P>, cx: &mut Context<'_>) -> Result<Poll<()>, Reason> {
+    fn round<P: Pattern>(&mut self, at: &mut Membership<P>, cx: &mut Context<'_>) -> Result<Poll<()>, Reason> {
         let now = now();
         let order = at.pipe.order();
         self.follow(order, now)?;
@@ -210,7 +255,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
             return Ok(Poll::Ready(()));
         }
         if let Order::Finish(_) = order
-            && self.finish(at.pipe, cx, now)? == Step::Progress
+            && self.finish(&at.pipe, cx, now)? == Step::Progress
         {
             return Ok(Poll::Ready(()));
         }
@@ -225,7 +270,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         match at.pipe.sleep(cx, waits) {
             Asleep::No => Ok(Poll::Ready(())),
             Asleep::Yes => {
-                self.release_input(at.core);
+                self.release_input(&at.core);
                 Ok(Poll::Pending)
             }
         }
@@ -245,18 +290,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         }
     }
 
-    fn read<P: Pattern>(
-        &mut self,
-        at: &mut Membership<'_, P>,
-        cx: &mut Context<'_>,
-        now: Instant,
-    ) -> Result<Step, Reason> {
+    fn read<P: Pattern>(&mut self, at: &mut Membership<P>, cx: &mut Context<'_>, now: Instant) -> Result<Step, Reason> {
         let closing = self.phase != Phase::Running;
         let budget = at.pipe.credit().min(BATCH);
         if budget == 0 && self.connection.is_open() && !closing {
             return Ok(Step::NoCredit);
         }
-        let mut input = self.take_input(at.core);
+        let mut input = self.take_input(&at.core);
         if !std::mem::take(&mut self.undecoded) {
             self.make_room(&mut input);
             match poll_read_buf(Pin::new(&mut self.stream), cx, &mut input) {
@@ -278,7 +318,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         let result = self.connection.receive(&mut input, budget, now, &mut self.events);
         self.undecoded = !self.events.is_empty() && self.events.len() >= budget;
         self.input = Some(input);
-        self.deliver(at)?;
+        at.deliver(&mut self.events)?;
         result?;
         Ok(Step::Progress)
     }
@@ -323,41 +363,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         }
     }
 
-    fn deliver<P: Pattern>(&mut self, at: &mut Membership<'_, P>) -> Result<(), Reason> {
-        let mut messages = VecDeque::new();
-        let count = self.events.len();
-        for event in self.events.drain(..) {
-            match event {
-                Event::Message(message) => {
-                    if messages.is_empty() {
-                        messages.reserve(count);
-                    }
-                    messages.push_back(message);
-                }
-                Event::Ready(info) => {
-                    let told = info.clone();
-                    let id = at.core.attach(at.context.id, at.pipe, at.context.origin, info)?;
-                    at.core.tell(|| MonitorEvent::HandshakeSucceeded {
-                        endpoint: at.context.endpoint.clone(),
-                        peer: at.context.peer,
-                        routing_id: id.clone(),
-                        info: told,
-                    });
-                    at.peer = Some(id);
-                }
-                // Neither socket type here publishes: libzmq would hand these to the application as data.
-                Event::Subscribe(_) | Event::Cancel(_) => {}
-            }
-        }
-        let batch = messages.len();
-        if let (Some(peer), true) = (&at.peer, batch > 0) {
-            let delivery = Delivery::Batch { peer: peer.clone(), pipe: at.pipe.clone(), messages };
-            at.pipe.deliver(batch, || at.core.inbox.push(delivery));
-        }
-        Ok(())
-    }
-
-    fn write<P: Pattern>(&mut self, at: &Membership<'_, P>, cx: &mut Context<'_>) -> Result<Step, Reason> {
+    fn write<P: Pattern>(&mut self, at: &Membership<P>, cx: &mut Context<'_>) -> Result<Step, Reason> {
         if self.broken.is_some() {
             return Ok(Step::Idle);
         }
