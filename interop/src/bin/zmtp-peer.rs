@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use zmtp::{
-    Dealer, Endpoint, Handover, Heartbeat, Limits, Message, Monitor, MonitorEvent, Reconnect, Router, RoutingId,
+    Dealer, Endpoint, Handover, Heartbeat, Ipv6, Limits, Message, Monitor, MonitorEvent, Reconnect, Router, RoutingId,
     SendError, SendFailure, SocketBuilder,
 };
 
@@ -326,6 +326,7 @@ impl<'a> Options<'a> {
                 "max_frame" => limits.frame = number(value)? as u64,
                 "max_message" => limits.message = number(value)? as u64,
                 "handover" => {}
+                "ipv6" => builder = builder.ipv6(if *value == "1" { Ipv6::DualStack } else { Ipv6::Never }),
                 _ => return Err(format!("no such option: {name}")),
             }
         }
