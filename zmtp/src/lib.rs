@@ -42,6 +42,10 @@
 //! * [`Router`], [`Dealer`] and the others: sockets on tokio. Each connection is one task on the caller's runtime; there
 //!   is no background thread. A message is handed over encoded and written in batches.
 //!
+//! # Security
+//! A socket has one [`Security`]: NULL, PLAIN or CURVE, as client or server. Servers ask an authenticator who may
+//! connect; [`auth`] has the trait and ready-made ones.
+//!
 //! # Where it differs from libzmq
 //! * A second connection with a routing id in use is closed (or takes over, see [`Handover`]); libzmq leaves it open
 //!   and deaf.
@@ -54,12 +58,15 @@
 //! * On an XPUB only a message of a single frame is a subscription; in libzmq each frame that begins so is one, unless
 //!   ONLY_FIRST_SUBSCRIBE is set. Topics have at most 65,536 bytes, and those of one peer a limit in memory.
 //! * A SUBSCRIBE to a socket that does not publish is dropped; libzmq hands it to the application.
+//! * Under CURVE the server checks that a client's vouch is for this server, HELLO's padding and proof, and that keys are
+//!   not of low order. A client that is refused for the time being (300) is closed at once, not left to its timer.
 //! * There is a limit for whole messages beside the one for frames, and both have a default.
 
 pub mod connection;
 mod endpoint;
 mod engine;
 mod error;
+mod mechanism;
 mod message;
 mod monitor;
 mod pattern;
@@ -76,6 +83,9 @@ pub use endpoint::{
     Endpoint, EndpointError, Host, InprocEndpoint, IpcAddress, IpcEndpoint, SourceAddress, TcpEndpoint,
 };
 pub use error::{BindError, ConnectError, LockstepError, RecvError, SendError, SendFailure, SubscribeError};
+pub use mechanism::auth;
+pub use mechanism::curve::{KEY_LEN, KeyError, KeyPair, PublicKey, SecretKey};
+pub use mechanism::{CredentialsError, EntropyError, Security, SecurityFault, Stage};
 pub use message::{Frames, Message, MessageBuilder};
 pub use monitor::{Monitor, MonitorEvent, Reason};
 pub use peer_address::{Credentials, PeerAddress};

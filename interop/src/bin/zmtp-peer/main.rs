@@ -72,6 +72,8 @@ struct Peer {
 #[derive(Default)]
 struct Seen {
     events: VecDeque<&'static str>,
+    /// Why handshakes failed.
+    failures: Vec<String>,
     peers: HashSet<RoutingId>,
     handshakes: usize,
 }
@@ -98,6 +100,7 @@ impl Peer {
             ["subscribe", topic] => self.socket.subscribe(&parse_frame(topic)?).map(|()| String::new()),
             ["unsubscribe", topic] => self.socket.unsubscribe(&parse_frame(topic)?).map(|()| String::new()),
             ["endpoint"] => self.endpoint.as_ref().map(ToString::to_string).ok_or_else(|| "not bound".to_owned()),
+            ["failures"] => Ok(std::mem::take(&mut locked(&self.seen).failures).join(" | ")),
             ["events"] => Ok(Vec::from(std::mem::take(&mut locked(&self.seen).events)).join(" ")),
             ["until-known", id, ms] => {
                 let id = RoutingId::any(unhex(id)?).map_err(text)?;
@@ -194,7 +197,10 @@ impl Seen {
                 self.peers.insert(routing_id);
                 "handshake-succeeded"
             }
-            MonitorEvent::HandshakeFailed { .. } => "handshake-failed",
+            MonitorEvent::HandshakeFailed { reason, .. } => {
+                self.failures.push(reason.to_string());
+                "handshake-failed"
+            }
             MonitorEvent::Disconnected { .. } => "disconnected",
             _ => "other",
         };

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use zmtp::{
-    Dealer, Handover, Heartbeat, Limits, Pair, Pub, Pull, Push, Reconnect, Rep, Req, Router, RoutingId, SocketBuilder,
-    Sub, Verbosity, XPub, XSub,
+    Dealer, Handover, Heartbeat, Ipv6, Limits, Pair, Pub, Pull, Push, Reconnect, Rep, Req, Router, RoutingId,
+    SocketBuilder, Sub, Verbosity, XPub, XSub,
 };
 
 use crate::socket::Socket;
@@ -58,6 +58,9 @@ impl<'a> Options<'a> {
         let mut builder = builder.linger(Duration::from_secs(1));
         let mut reconnect = Reconnect { first: Duration::from_millis(100), longest: Duration::from_secs(5) };
         let mut limits = Limits::default();
+        if let Some(security) = interop::security::parse(&self.0)? {
+            builder = builder.security(security);
+        }
         for (name, value) in &self.0 {
             match *name {
                 "id" => builder = builder.routing_id(RoutingId::new(unhex(value)?).map_err(text)?),
@@ -74,6 +77,8 @@ impl<'a> Options<'a> {
                 "max_frame" => limits.frame = number(value)? as u64,
                 "max_message" => limits.message = number(value)? as u64,
                 "handover" | "relaxed" | "correlate" | "verboser" => {}
+                "ipv6" => builder = builder.ipv6(if *value == "1" { Ipv6::DualStack } else { Ipv6::Never }),
+                name if interop::security::OPTIONS.contains(&name) => {}
                 _ => return Err(format!("no such option: {name}")),
             }
         }
