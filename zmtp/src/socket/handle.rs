@@ -38,6 +38,8 @@ impl<P: Pattern> Drop for Handle<P> {
 impl<P: Pattern> Handle<P> {
     pub(super) fn new(connection: ConnectionConfig, options: Options, pattern: P) -> Arc<Self> {
         let every = match (options.send_hwm, connection.socket_type) {
+            // It answers what it receives, and waits for that.
+            (_, SocketType::Router) => usize::MAX,
             (0, _) => STRETCH,
             // They never wait: more than what a pipe holds would be lost.
             (hwm, SocketType::Pub | SocketType::XPub) => (hwm / 2).clamp(1, STRETCH),
