@@ -65,6 +65,14 @@ impl Transmit {
         other.segment_bytes = 0;
     }
 
+    /// Takes everything out as it is kept: each chunk holds whole messages, or one of the two halves of
+    /// [`Message::wire`].
+    pub(crate) fn take_chunks(&mut self) -> VecDeque<Bytes> {
+        self.seal_run();
+        self.segment_bytes = 0;
+        std::mem::take(&mut self.segments)
+    }
+
     /// Whether nothing is left to write.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty() && self.written == self.run.len()

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::core::{Core, Running};
+use super::inproc;
 use super::link::{LinkContext, LinkEnd, drive, now};
 use super::pipe::{Order, Pipe};
 use super::transport;
@@ -93,6 +94,9 @@ async fn attempt<P: Pattern>(
     pipe: &Arc<Pipe>,
     token: &CancellationToken,
 ) -> Option<LinkEnd> {
+    if let Endpoint::Inproc(name) = endpoint {
+        return inproc::connect(core, name, pipe, told_to_stop(pipe, token)).await;
+    }
     let connecting = async {
         match core.options.connect_timeout {
             Some(limit) => match tokio::time::timeout(limit, transport::connect(endpoint, &core.options)).await {

@@ -3,7 +3,7 @@
 //! libzmq removes whatever is at the path and leaves its own file behind. Here only a socket that nobody listens on is
 //! replaced, and our own file goes when its listener does, if it is still ours.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,9 @@ use crate::{BindError, Credentials, IpcAddress, IpcEndpoint, PeerAddress};
 
 /// A socket that refuses is asked again after this long: it may have been bound just now and not listen yet.
 const ALMOST_LISTENING: Duration = Duration::from_millis(50);
+/// How long another process may take to remove a dead socket: its lock is held for that only.
+const LOCK_ATTEMPTS: usize = 100;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// Attempts to find a name that is not taken.
 const ATTEMPTS: usize = 16;
 
@@ -131,25 +134,29 @@ async fn make_way(path: &Path, endpoint: &IpcEndpoint) -> Result<(), BindError> 
         }
         let identity = Identity::from(&found);
         if refused.replace(identity) == Some(identity) {
-            return remove(path, identity).map_err(failed);
+            remove(path, identity).await.map_err(failed)?;
+            continue;
         }
         tokio::time::sleep(ALMOST_LISTENING).await;
     }
 }
 
-/// Removes the file at `path` if it is that one. Moved aside before it is looked at: of two processes that find the
-/// same dead socket, the slower one would otherwise remove what the faster one has just bound.
-fn remove(path: &Path, expected: Identity) -> io::Result<()> {
-    let mut random = Random::from_system();
-    let aside = path.with_extension(format!("{:016x}", random.next()));
-    match fs::rename(path, &aside) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        moved => moved?,
+/// Removes the file at `path` if it is that one. Of several processes that find the same dead socket one does so at a
+/// time: the slower ones would otherwise remove what the fastest has just bound.
+async fn remove(path: &Path, expected: Identity) -> io::Result<()> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let lock = File::open(directory)?;
+    for _ in 0..LOCK_ATTEMPTS {
+        match lock.try_lock() {
+            Err(fs::TryLockError::WouldBlock) => tokio::time::sleep(LOCK_PAUSE).await,
+            // A file system without locks has to do without.
+            Err(fs::TryLockError::Error(_)) | Ok(()) => break,
+        }
     }
-    if Identity::of(&aside)? != expected {
-        fs::hard_link(&aside, path)?;
+    match Identity::of(path) {
+        Ok(there) if there == expected => fs::remove_file(path),
+        _ => Ok(()),
     }
-    fs::remove_file(&aside)
 }
 
 /// Which file it is, whatever its name.
@@ -157,6 +164,8 @@ fn remove(path: &Path, expected: Identity) -> io::Result<()> {
 struct Identity {
     device: u64,
     inode: u64,
+    /// Numbers of removed files are used again at once; times are not.
+    modified: (i64, i64),
 }
 
 impl Identity {
@@ -167,7 +176,7 @@ impl Identity {
 
 impl From<&fs::Metadata> for Identity {
     fn from(file: &fs::Metadata) -> Self {
-        Self { device: file.dev(), inode: file.ino() }
+        Self { device: file.dev(), inode: file.ino(), modified: (file.mtime(), file.mtime_nsec()) }
     }
 }
 

@@ -63,9 +63,9 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
     P: Pattern,
 {
-    let mut membership = Membership { core: &core, context: &context, pipe: &pipe, peer: None, reason: None };
+    let mut membership = Membership::new(context, pipe, core);
     let mut link = Link {
-        connection: Connection::new(core.connection.clone(), now()).with_address(context.peer),
+        connection: Connection::new(membership.core.connection.clone(), now()).with_address(membership.context.peer),
         stream,
         input: None,
         oversized: false,
@@ -77,9 +77,9 @@ where
         broken: None,
     };
     let reason = poll_fn(|cx| link.poll(&mut membership, cx)).await;
-    let established = membership.peer.is_some();
-    membership.reason = Some(reason.clone());
-    LinkEnd { reason, established }
+    // The transport first: who hears of the end finds it closed.
+    drop(link);
+    membership.end(reason)
 }
 
 /// The time by the runtime's clock, which tests may stop.
@@ -88,19 +88,19 @@ pub(crate) fn now() -> Instant {
 }
 
 /// A link's place in its socket. Leaves it when dropped, however the link ends.
-struct Membership<'a, P: Pattern> {
-    core: &'a Core<P>,
-    context: &'a LinkContext,
-    pipe: &'a Arc<Pipe>,
+pub(super) struct Membership<P: Pattern> {
+    pub(super) core: Arc<Core<P>>,
+    context: LinkContext,
+    pub(super) pipe: Arc<Pipe>,
     /// Set once the peer has been let in.
     peer: Option<RoutingId>,
     reason: Option<Reason>,
 }
 
-impl<P: Pattern> Drop for Membership<'_, P> {
+impl<P: Pattern> Drop for Membership<P> {
     fn drop(&mut self) {
         let reason = self.reason.take().unwrap_or(Reason::Failed);
-        self.core.leave(self.context.id, self.pipe, self.context.origin, self.peer.as_ref(), &reason);
+        self.core.leave(self.context.id, &self.pipe, self.context.origin, self.peer.as_ref(), &reason);
         self.report(&reason);
         self.core.tell(|| {
             let (endpoint, peer) = (self.context.endpoint.clone(), self.context.peer);
@@ -112,7 +112,55 @@ impl<P: Pattern> Drop for Membership<'_, P> {
     }
 }
 
-impl<P: Pattern> Membership<'_, P> {
+impl<P: Pattern> Membership<P> {
+    pub(super) fn new(context: LinkContext, pipe: Arc<Pipe>, core: Arc<Core<P>>) -> Self {
+        Self { core, context, pipe, peer: None, reason: None }
+    }
+
+    /// Leaves for that reason.
+    pub(super) fn end(mut self, reason: Reason) -> LinkEnd {
+        self.reason = Some(reason.clone());
+        LinkEnd { reason, established: self.peer.is_some() }
+    }
+
+    /// Hands what a connection has to tell to the socket; the peer is let in at `Ready`.
+    pub(super) fn deliver(&mut self, events: &mut Vec<Event>) -> Result<(), Reason> {
+        if let Some(Event::Ready(_)) = events.first()
+            && let Event::Ready(info) = events.remove(0)
+        {
+            let told = info.clone();
+            let id = self.core.attach(self.context.id, &self.pipe, self.context.origin, info)?;
+            self.core.tell(|| MonitorEvent::HandshakeSucceeded {
+                endpoint: self.context.endpoint.clone(),
+                peer: self.context.peer,
+                routing_id: id.clone(),
+                info: told,
+            });
+            self.peer = Some(id);
+        }
+        let (Some(peer), false) = (&self.peer, events.is_empty()) else { return Ok(()) };
+        let mut messages = VecDeque::new();
+        if P::EXAMINES {
+            // Held until all is handed over: subscriptions reach the application in the order in which they took effect.
+            let mut pattern = self.core.pattern.lock();
+            let examined = events.drain(..).try_for_each(|e| pattern.examine(self.context.id, e, &mut messages));
+            self.core.deliver(peer, &self.pipe, messages);
+            return examined;
+        } else if self.core.receives() {
+            messages.reserve(events.len());
+            for event in events.drain(..) {
+                // Subscriptions are nothing to these: libzmq would hand them to the application as data.
+                if let Event::Message(message) = event {
+                    messages.push_back(message);
+                }
+            }
+            self.core.deliver(peer, &self.pipe, messages);
+        } else {
+            events.clear();
+        }
+        Ok(())
+    }
+
     /// One line for what an operator should know; a flood of like troubles gives one line.
     fn report(&self, reason: &Reason) {
         let kind = match reason {
@@ -178,7 +226,7 @@ enum Step {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
-    fn poll<P: Pattern>(&mut self, at: &mut Membership<'_, P>, cx: &mut Context<'_>) -> Poll<Reason> {
+    fn poll<P: Pattern>(&mut self, at: &mut Membership<P>, cx: &mut Context<'_>) -> Poll<Reason> {
         for _ in 0..ROUNDS {
             match self.round(at, cx) {
                 Err(reason) => {
@@ -194,7 +242,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
     }
 
     /// One round; pending when there is nothing to do and everything that may change that has our waker.
-    fn round<P: Pattern>(&mut self, at: &mut Membership<'_, P>, cx: &mut Context<'_>) -> Result<Poll<()>, Reason> {
+    fn round<P: Pattern>(&mut self, at: &mut Membership<P>, cx: &mut Context<'_>) -> Result<Poll<()>, Reason> {
         let now = now();
         let order = at.pipe.order();
         self.follow(order, now)?;
@@ -211,7 +259,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
             return Ok(Poll::Ready(()));
         }
         if let Order::Finish(_) = order
-            && self.finish(at.pipe, cx, now)? == Step::Progress
+            && self.finish(&at.pipe, cx, now)? == Step::Progress
         {
             return Ok(Poll::Ready(()));
         }
@@ -226,7 +274,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         match at.pipe.sleep(cx, waits) {
             Asleep::No => Ok(Poll::Ready(())),
             Asleep::Yes => {
-                self.release_input(at.core);
+                self.release_input(&at.core);
                 Ok(Poll::Pending)
             }
         }
@@ -246,18 +294,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         }
     }
 
-    fn read<P: Pattern>(
-        &mut self,
-        at: &mut Membership<'_, P>,
-        cx: &mut Context<'_>,
-        now: Instant,
-    ) -> Result<Step, Reason> {
+    fn read<P: Pattern>(&mut self, at: &mut Membership<P>, cx: &mut Context<'_>, now: Instant) -> Result<Step, Reason> {
         let closing = self.phase != Phase::Running;
         let budget = at.pipe.credit().min(BATCH);
         if budget == 0 && self.connection.is_open() && !closing {
             return Ok(Step::NoCredit);
         }
-        let mut input = self.take_input(at.core);
+        let mut input = self.take_input(&at.core);
         if !std::mem::take(&mut self.undecoded) {
             self.make_room(&mut input);
             match poll_read_buf(Pin::new(&mut self.stream), cx, &mut input) {
@@ -281,7 +324,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         let result = self.connection.receive(&mut input, budget, now, &mut self.events);
         self.undecoded = !self.events.is_empty() && self.events.len() >= budget;
         self.input = Some(input);
-        self.deliver(at)?;
+        at.deliver(&mut self.events)?;
         result?;
         Ok(Step::Progress)
     }
@@ -326,44 +369,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         }
     }
 
-    fn deliver<P: Pattern>(&mut self, at: &mut Membership<'_, P>) -> Result<(), Reason> {
-        if let Some(Event::Ready(_)) = self.events.first()
-            && let Event::Ready(info) = self.events.remove(0)
-        {
-            let told = info.clone();
-            let id = at.core.attach(at.context.id, at.pipe, at.context.origin, info)?;
-            at.core.tell(|| MonitorEvent::HandshakeSucceeded {
-                endpoint: at.context.endpoint.clone(),
-                peer: at.context.peer,
-                routing_id: id.clone(),
-                info: told,
-            });
-            at.peer = Some(id);
-        }
-        let (Some(peer), false) = (&at.peer, self.events.is_empty()) else { return Ok(()) };
-        let mut messages = VecDeque::new();
-        if P::EXAMINES {
-            // Held until all is handed over: subscriptions reach the application in the order in which they took effect.
-            let mut pattern = at.core.pattern.lock();
-            let examined = self.events.drain(..).try_for_each(|e| pattern.examine(at.context.id, e, &mut messages));
-            at.core.deliver(peer, at.pipe, messages);
-            return examined;
-        } else if at.core.receives() {
-            messages.reserve(self.events.len());
-            for event in self.events.drain(..) {
-                // Subscriptions are nothing to these: libzmq would hand them to the application as data.
-                if let Event::Message(message) = event {
-                    messages.push_back(message);
-                }
-            }
-            at.core.deliver(peer, at.pipe, messages);
-        } else {
-            self.events.clear();
-        }
-        Ok(())
-    }
-
-    fn write<P: Pattern>(&mut self, at: &Membership<'_, P>, cx: &mut Context<'_>) -> Result<Step, Reason> {
+    fn write<P: Pattern>(&mut self, at: &Membership<P>, cx: &mut Context<'_>) -> Result<Step, Reason> {
         if self.broken.is_some() {
             return Ok(Step::Idle);
         }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::core::{Core, Running};
+use super::inproc;
 use super::link::{LinkContext, drive, now};
+use super::pipe::Pipe;
 use super::transport::{self, Listener, Stream};
 use crate::monitor::{MonitorEvent, Reason};
 use crate::pattern::{Origin, Pattern};
@@ -21,6 +23,9 @@ pub(crate) async fn bind<P: Pattern>(core: &Arc<Core<P>>, endpoint: &Endpoint) -
         return Err(BindError::Closed);
     }
     core.options.network.ipv6.check(endpoint)?;
+    if let Endpoint::Inproc(name) = endpoint {
+        return inproc::bind(core, name);
+    }
     let (listener, bound) = transport::bind(endpoint, &core.options).await?;
     let Some(running) = core.add_endpoint(&bound, None) else {
         return Err(BindError::Io { endpoint: bound, source: io::ErrorKind::AddrInUse.into() });
@@ -61,6 +66,20 @@ async fn listen<P: Pattern>(core: Arc<Core<P>>, listener: Listener, endpoint: En
 }
 
 fn accept<P: Pattern>(core: &Arc<Core<P>>, stream: Stream, peer: PeerAddress, endpoint: &Endpoint) {
+    let Some((context, pipe)) = admit(core, peer, endpoint) else { return };
+    stream.set_up(&core.options);
+    let core = core.clone();
+    core.tasks.clone().spawn(async move {
+        drive(stream, context, pipe, core).await;
+    });
+}
+
+/// Enters a new connection, unless there are too many.
+pub(super) fn admit<P: Pattern>(
+    core: &Core<P>,
+    peer: PeerAddress,
+    endpoint: &Endpoint,
+) -> Option<(LinkContext, Arc<Pipe>)> {
     core.tell(|| MonitorEvent::Accepted { endpoint: endpoint.clone(), peer });
     if core.link_count() >= core.options.max_connections {
         let reason = Reason::TooManyConnections;
@@ -68,15 +87,10 @@ fn accept<P: Pattern>(core: &Arc<Core<P>>, stream: Stream, peer: PeerAddress, en
         if let Some(more) = core.throttle.admit(18, now()) {
             tracing::warn!(%endpoint, %peer, max = core.options.max_connections, more, "too many connections, closed the newest");
         }
-        return;
+        return None;
     }
-    stream.set_up(&core.options);
     let pipe = core.new_pipe();
     // Entered before its task has run, so that those accepted in one go count.
     let id = core.enter(&pipe, Origin::Accepted);
-    let context = LinkContext { id, endpoint: endpoint.clone(), peer, origin: Origin::Accepted };
-    let core = core.clone();
-    core.tasks.clone().spawn(async move {
-        drive(stream, context, pipe, core).await;
-    });
+    Some((LinkContext { id, endpoint: endpoint.clone(), peer, origin: Origin::Accepted }, pipe))
 }

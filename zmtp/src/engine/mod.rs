@@ -2,8 +2,10 @@
 //! stream of deliveries per socket.
 
 pub(crate) mod core;
+mod decode;
 pub(crate) mod dialer;
 pub(crate) mod inbox;
+mod inproc;
 #[cfg(unix)]
 mod ipc;
 pub(crate) mod link;

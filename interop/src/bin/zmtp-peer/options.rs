@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use zmtp::{
-    Dealer, Handover, Heartbeat, Limits, Pair, Pub, Pull, Push, Reconnect, Rep, Req, Router, RoutingId, SocketBuilder,
-    Sub, Verbosity, XPub, XSub,
+    Dealer, Handover, Heartbeat, Ipv6, Limits, Pair, Pub, Pull, Push, Reconnect, Rep, Req, Router, RoutingId,
+    SocketBuilder, Sub, Verbosity, XPub, XSub,
 };
 
 use crate::socket::Socket;
@@ -77,6 +77,7 @@ impl<'a> Options<'a> {
                 "max_frame" => limits.frame = number(value)? as u64,
                 "max_message" => limits.message = number(value)? as u64,
                 "handover" | "relaxed" | "correlate" | "verboser" => {}
+                "ipv6" => builder = builder.ipv6(if *value == "1" { Ipv6::DualStack } else { Ipv6::Never }),
                 name if interop::security::OPTIONS.contains(&name) => {}
                 _ => return Err(format!("no such option: {name}")),
             }

@@ -1,0 +1,137 @@
+//! Messages out of a queue of our own, for a peer in this process: no check of what was encoded here, and no copy.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use crate::Message;
+use crate::connection::{Event, Transmit};
+use crate::wire::command::Command;
+use crate::wire::frame::{COMMAND, MORE, split_checked};
+
+/// Takes everything out of `queued` and appends what it means to `into`.
+pub(super) fn decode(queued: &mut Transmit, into: &mut VecDeque<Event>) {
+    let mut chunks = queued.take_chunks();
+    while let Some(mut chunk) = chunks.pop_front() {
+        while !chunk.is_empty() {
+            match next(&mut chunk, &mut chunks) {
+                Some(Taken::Event(event)) => into.push_back(event),
+                Some(Taken::Nothing) => {}
+                // Cannot be: the bytes are our own.
+                None => break,
+            }
+        }
+    }
+}
+
+enum Taken {
+    Event(Event),
+    /// A command that only matters on a wire.
+    Nothing,
+}
+
+/// Takes one message or command off the front of `chunk`, and the message's other half from `behind` if it has one.
+fn next(chunk: &mut Bytes, behind: &mut VecDeque<Bytes>) -> Option<Taken> {
+    let (mut at, mut frames) = (0, 0);
+    loop {
+        let flags = *chunk.get(at)?;
+        let (header, len) = split_checked(&chunk[at..])?;
+        if flags & COMMAND != 0 {
+            let frame = take(chunk, header + len)?;
+            return Some(command(&frame.slice(header..)));
+        }
+        frames += 1;
+        let more = flags & MORE != 0;
+        let body_is_behind = chunk.len() == at + header && len > 0;
+        at += header + if body_is_behind { 0 } else { len };
+        if body_is_behind || (more && chunk.len() == at) {
+            let tail = take_tail(behind, if body_is_behind { len } else { 0 }, more, &mut frames)?;
+            return Some(Taken::Event(Event::Message(Message::from_head_and_tail(
+                std::mem::take(chunk),
+                tail,
+                frames,
+            ))));
+        }
+        if !more {
+            return Some(Taken::Event(Event::Message(Message::from_wire(take(chunk, at)?, frames))));
+        }
+    }
+}
+
+/// The second half of a message: `body` bytes of the frame that was begun, and further frames if there are `more`.
+/// What follows it in its chunk goes back.
+fn take_tail(behind: &mut VecDeque<Bytes>, body: usize, mut more: bool, frames: &mut u32) -> Option<Bytes> {
+    let mut chunk = behind.pop_front()?;
+    let mut at = body;
+    while more {
+        let flags = *chunk.get(at)?;
+        let (header, len) = split_checked(&chunk[at..])?;
+        *frames += 1;
+        more = flags & MORE != 0;
+        at += header + len;
+    }
+    let tail = take(&mut chunk, at)?;
+    if !chunk.is_empty() {
+        behind.push_front(chunk);
+    }
+    Some(tail)
+}
+
+fn take(chunk: &mut Bytes, len: usize) -> Option<Bytes> {
+    (len <= chunk.len()).then(|| chunk.split_to(len))
+}
+
+fn command(body: &Bytes) -> Taken {
+    match Command::parse(body) {
+        Ok(Command::Subscribe(topic)) => Taken::Event(Event::Subscribe(body.slice_ref(topic))),
+        Ok(Command::Cancel(topic)) => Taken::Event(Event::Cancel(body.slice_ref(topic))),
+        _ => Taken::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::message::BY_REFERENCE;
+    use crate::wire::command;
+
+    /// A message in any of the shapes that building and editing give.
+    fn message() -> impl Strategy<Value = Message> {
+        let len = prop_oneof![4 => 0..20usize, 1 => 250..260usize, 2 => BY_REFERENCE - 12..BY_REFERENCE + 12];
+        let bodies = proptest::collection::vec((len, any::<u8>()).prop_map(|(n, b)| Bytes::from(vec![b; n])), 1..6);
+        (bodies, 0..6usize, 0..5usize).prop_map(|(bodies, edit, at)| {
+            let message = bodies.into_iter().fold(Message::builder(), |built, body| built.bytes(body)).build();
+            match edit {
+                0 => message.compact(),
+                1 => message.prepend([at as u8; 3]),
+                2 => message.prepend(vec![at as u8; BY_REFERENCE]),
+                3 => message.skip_frames(at).unwrap_or(message),
+                4 => message.replace_frame(at, b"replaced"),
+                _ => message,
+            }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_queued_comes_out(messages in proptest::collection::vec((message(), any::<bool>()), 1..12)) {
+            let (mut queued, mut expected) = (Transmit::new(), Vec::new());
+            for (i, (message, subscribe)) in messages.iter().enumerate() {
+                queued.push(message);
+                expected.push(Event::Message(message.clone()));
+                if *subscribe {
+                    let topic = vec![i as u8; i * 30];
+                    command::put(queued.run_mut(), "SUBSCRIBE", &[&topic]);
+                    command::put(queued.run_mut(), "PING", &[b"\0\0"]);
+                    expected.push(Event::Subscribe(topic.into()));
+                }
+            }
+            let mut decoded = VecDeque::new();
+            decode(&mut queued, &mut decoded);
+            prop_assert!(queued.is_empty());
+            prop_assert_eq!(Vec::from(decoded), expected);
+        }
+    }
+}
