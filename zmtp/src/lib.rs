@@ -23,18 +23,25 @@
 //! * [`Router`], [`Dealer`]: sockets on tokio. Each connection is one task on the caller's runtime; there is no
 //!   background thread. A message is handed over encoded and written in batches.
 //!
+//! # Security
+//! A socket has one [`Security`]: NULL, PLAIN or CURVE, as client or server. Servers ask an authenticator who may
+//! connect; [`auth`] has the trait and ready-made ones.
+//!
 //! # Where it differs from libzmq
 //! * A second connection with a routing id in use is closed (or takes over, see [`Handover`]); libzmq leaves it open
 //!   and deaf.
 //! * Reconnecting backs off with jitter and starts over only after a completed handshake, not after a TCP success.
 //! * Any received byte is a sign of life for heartbeats, not only whole frames.
 //! * Ids a ROUTER generates start at a random number; a peer may not announce one that begins with a zero byte.
+//! * Under CURVE the server checks that a client's vouch is for this server, HELLO's padding and proof, and that keys are
+//!   not of low order. A client that is refused for the time being (300) is closed at once, not left to its timer.
 //! * There is a limit for whole messages beside the one for frames, and both have a default.
 
 pub mod connection;
 mod endpoint;
 mod engine;
 mod error;
+mod mechanism;
 mod message;
 mod monitor;
 mod pattern;
@@ -51,6 +58,9 @@ pub use endpoint::{
     Endpoint, EndpointError, Host, InprocEndpoint, IpcAddress, IpcEndpoint, SourceAddress, TcpEndpoint,
 };
 pub use error::{BindError, ConnectError, LockstepError, RecvError, SendError, SendFailure, SubscribeError};
+pub use mechanism::auth;
+pub use mechanism::curve::{KEY_LEN, KeyError, KeyPair, PublicKey, SecretKey};
+pub use mechanism::{CredentialsError, EntropyError, Security, SecurityFault, Stage};
 pub use message::{Frames, Message, MessageBuilder};
 pub use monitor::{Monitor, MonitorEvent, Reason};
 pub use peer_address::{Credentials, PeerAddress};

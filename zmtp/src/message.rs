@@ -48,6 +48,11 @@ impl Message {
         Self { head: wire, tail: Bytes::new(), frames }
     }
 
+    /// As [`from_wire`](Self::from_wire), the body of the last frame apart in `tail`, unless that is empty.
+    pub(crate) fn from_head_and_tail(head: Bytes, tail: Bytes, frames: u32) -> Self {
+        Self { head, tail, frames }
+    }
+
     /// The number of frames, at least one.
     pub fn frame_count(&self) -> usize {
         self.frames as usize
