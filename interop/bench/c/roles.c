@@ -1,5 +1,5 @@
-/* roles: what every contestant does in a run, with libzmq; roles, arguments and output are those of crates/src/roles.rs,
- * which explains them. One application thread and libzmq's one I/O thread.
+/* roles: what every contestant does in a run, with libzmq; roles, arguments and output are those of
+ * crates/src/roles.rs, which explains them. One application thread and libzmq's one I/O thread.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -187,7 +187,7 @@ static void dealers(const char *endpoint, int count, char *sizes, uint64_t in_fl
         frames++;
     }
     if (numbered < 0 || in_flight < 1 || in_flight > HWM || seconds <= 0 || count < 1 || count > MAX_SOCKETS)
-        fail("needs sockets, a frame of 8 bytes or more, messages in flight (no more than the high-water mark), and time");
+        fail("needs sockets, a frame of 8 bytes or more, messages in flight (up to the high-water mark), and time");
     body = calloc(largest, 1);
     zmq_msg_init(&part);
     void *dealer[MAX_SOCKETS];

@@ -1,9 +1,10 @@
-//! The roles of the benchmark with `zmtp`: see `interop/bench/crates/src/roles.rs`, which other libraries share with it.
+//! The roles of the benchmark with `zmtp`: see `interop/bench/crates/src/roles.rs`, which other libraries share.
 
 #[path = "../../bench/crates/src/roles.rs"]
 mod roles;
 
-use zmtp::{Dealer, Message, Pub, Pull, Push, Router, SocketBuilder, Sub};
+use zmtp::auth::AllowAny;
+use zmtp::{Dealer, KeyPair, Message, Pub, Pull, Push, Router, Security, SocketBuilder, Sub};
 
 use roles::{CurveClient, CurveServer, Echo, HWM, Library, PUB_HWM, Receives, Result, SOCKET_BUFFER, Sends};
 
@@ -11,13 +12,15 @@ struct Zmtp;
 
 impl Library for Zmtp {
     const NAME: &'static str = "zmtp";
-    const CURVE: bool = false;
+    const CURVE: bool = true;
     type Message = Message;
 
     fn message<'a>(mut frames: impl ExactSizeIterator<Item = &'a [u8]>) -> Message {
         match (frames.len(), frames.next()) {
             (1, Some(only)) => Message::single(only),
-            (_, first) => first.into_iter().chain(frames).fold(Message::builder(), |made, frame| made.frame(frame)).build(),
+            (_, first) => {
+                first.into_iter().chain(frames).fold(Message::builder(), |made, frame| made.frame(frame)).build()
+            }
         }
     }
 
@@ -25,7 +28,7 @@ impl Library for Zmtp {
         message.frames()
     }
 
-    async fn router(endpoint: &str) -> Result<impl Echo> {
+    async fn router(endpoint: &str) -> Result<impl Echo + Send> {
         let router = options(Router::builder(), HWM).build();
         router.bind(&endpoint.parse()?).await?;
         Ok(router)
@@ -37,14 +40,22 @@ impl Library for Zmtp {
         Ok(dealer)
     }
 
-    async fn push(endpoint: &str, _: Option<CurveServer>) -> Result<impl Sends<Self>> {
-        let push = options(Push::builder(), HWM).build();
+    async fn push(endpoint: &str, curve: Option<CurveServer>) -> Result<impl Sends<Self>> {
+        let security = match curve {
+            Some(keys) => Security::curve_server(pair(&keys.secret)?, AllowAny),
+            None => Security::null(),
+        };
+        let push = options(Push::builder(), HWM).security(security).build();
         push.bind(&endpoint.parse()?).await?;
         Ok(push)
     }
 
-    async fn pull(endpoint: &str, _: Option<CurveClient>) -> Result<impl Receives<Self>> {
-        let pull = options(Pull::builder(), HWM).build();
+    async fn pull(endpoint: &str, curve: Option<CurveClient>) -> Result<impl Receives<Self>> {
+        let security = match curve {
+            Some(keys) => Security::curve_client(keys.server.parse()?, pair(&keys.secret)?),
+            None => Security::null(),
+        };
+        let pull = options(Pull::builder(), HWM).security(security).build();
         pull.connect(&endpoint.parse()?)?;
         Ok(pull)
     }
@@ -66,6 +77,10 @@ impl Library for Zmtp {
 fn options<S>(builder: SocketBuilder<S>, hwm: usize) -> SocketBuilder<S> {
     let buffer = SOCKET_BUFFER as u32;
     builder.send_hwm(hwm).receive_hwm(hwm).send_buffer(buffer).receive_buffer(buffer)
+}
+
+fn pair(secret: &str) -> Result<KeyPair> {
+    Ok(KeyPair::from_secret(secret.parse()?))
 }
 
 impl Echo for Router {

@@ -1,20 +1,21 @@
-//! What every contestant written in Rust does in a run, over a few lines for each library; `interop/bench/c/roles.c` does
-//! the same with libzmq. The server's roles bind and run until they are killed, the client's connect, measure, and print
-//! one line of JSON:
+//! What every contestant written in Rust does in a run, over a few lines for each library;
+//! `interop/bench/c/roles.c` does the same with libzmq. The server's roles bind and run until they are killed; the
+//! client's connect, measure, and print one line of JSON:
 //!
 //! - `router ENDPOINT` sends every message back.
 //!   `dealer ENDPOINT COUNT SIZES IN_FLIGHT SECONDS`: COUNT sockets keep IN_FLIGHT messages of frames of SIZES (a,b,c)
 //!   under way, each, for SECONDS, then wait for the rest. With one socket and one message in flight, round-trip times
 //!   are taken as well.
-//! - `push ENDPOINT CONTROL SIZE SECONDS [PUBLIC SECRET]` sends messages of SIZE bytes for SECONDS, under CURVE if there
-//!   are keys. `pull ENDPOINT CONTROL SIZE [SERVER_KEY PUBLIC SECRET]` receives them.
-//! - `pub ENDPOINT CONTROL SIZE SECONDS` and `sub ENDPOINT CONTROL SIZE COUNT`: the same to COUNT sockets, which get it all.
+//! - `push ENDPOINT CONTROL SIZE SECONDS [PUBLIC SECRET]` sends messages of SIZE bytes for SECONDS, under CURVE if
+//!   there are keys. `pull ENDPOINT CONTROL SIZE [SERVER_KEY PUBLIC SECRET]` receives them.
+//! - `pub ENDPOINT CONTROL SIZE SECONDS` and `sub ENDPOINT CONTROL SIZE COUNT`: the same to COUNT sockets, each of which
+//!   gets everything.
 //! - `features` prints what the library can do beyond that: `curve` or nothing.
 //!
 //! Everything is verified: messages carry a sequence number and must arrive once, in order and of the right shape.
 //! CONTROL is a plain TCP connection from the receiving process to the sending one. Over it receivers say how far they
-//! are, and the sender stays within a window: then a message that is missing was lost by the library, not refused for want
-//! of room, and libraries without a real high-water mark do not fill the memory.
+//! are, and the sender stays within a window: then a message that is missing was lost by the library, not refused for
+//! want of room, and libraries without a real high-water mark do not fill the memory.
 
 use std::collections::VecDeque;
 use std::env;
@@ -56,7 +57,7 @@ pub type Failure = Box<dyn Error + Send + Sync>;
 pub type Result<T = ()> = std::result::Result<T, Failure>;
 
 /// One library. Sockets come bound or connecting, with [`HWM`] or [`PUB_HWM`], and [`SOCKET_BUFFER`].
-pub trait Library: 'static {
+pub trait Library: Send + Sync + 'static {
     const NAME: &'static str;
     const CURVE: bool;
     type Message: Send;
@@ -64,13 +65,13 @@ pub trait Library: 'static {
     fn message<'a>(frames: impl ExactSizeIterator<Item = &'a [u8]>) -> Self::Message;
     fn frames(message: &Self::Message) -> impl Iterator<Item = &[u8]>;
 
-    fn router(endpoint: &str) -> impl Future<Output = Result<impl Echo>>;
-    fn dealer(endpoint: &str) -> impl Future<Output = Result<impl Sends<Self> + Receives<Self>>>;
-    fn push(endpoint: &str, curve: Option<CurveServer>) -> impl Future<Output = Result<impl Sends<Self>>>;
-    fn pull(endpoint: &str, curve: Option<CurveClient>) -> impl Future<Output = Result<impl Receives<Self>>>;
-    fn publish(endpoint: &str) -> impl Future<Output = Result<impl Sends<Self>>>;
+    fn router(endpoint: &str) -> impl Future<Output = Result<impl Echo + Send>> + Send;
+    fn dealer(endpoint: &str) -> impl Future<Output = Result<impl Sends<Self> + Receives<Self>>> + Send;
+    fn push(endpoint: &str, curve: Option<CurveServer>) -> impl Future<Output = Result<impl Sends<Self>>> + Send;
+    fn pull(endpoint: &str, curve: Option<CurveClient>) -> impl Future<Output = Result<impl Receives<Self>>> + Send;
+    fn publish(endpoint: &str) -> impl Future<Output = Result<impl Sends<Self>>> + Send;
     /// Subscribed to everything.
-    fn subscribe(endpoint: &str) -> impl Future<Output = Result<impl Receives<Self>>>;
+    fn subscribe(endpoint: &str) -> impl Future<Output = Result<impl Receives<Self>>> + Send;
 }
 
 /// A ROUTER.
@@ -104,12 +105,12 @@ pub struct CurveClient {
 /// Does what the command line says, on one thread.
 pub fn main<L: Library>() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let done = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(Failure::from)
-        .and_then(|runtime| runtime.block_on(limited::<L>(&arguments)));
+        // A task like any other: the future that `block_on` polls itself costs one more look at the kernel per message.
+        .and_then(|runtime| runtime.block_on(runtime.spawn(limited::<L>(arguments)))?);
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -119,9 +120,10 @@ pub fn main<L: Library>() -> ExitCode {
     }
 }
 
-async fn limited<L: Library>(arguments: &[&str]) -> Result {
-    let role = run::<L>(arguments);
-    match arguments {
+async fn limited<L: Library>(arguments: Vec<String>) -> Result {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let role = run::<L>(&arguments);
+    match arguments[..] {
         ["dealer" | "pull" | "sub", ..] => timeout(LONGEST, role).await.map_err(|_| "messages are missing")?,
         _ => role.await,
     }
@@ -341,7 +343,7 @@ impl<L: Library> Stream<L> {
         L::message(std::iter::once(self.body.as_slice()))
     }
 
-    /// Sends for that time, then waits to be killed: how to know that everything is out differs from library to library.
+    /// Sends for that time, then waits to be killed: how to know that all is out differs from library to library.
     async fn send_all(mut self, mut socket: impl Sends<L>, mut window: Window, time: Duration) -> Result {
         // A library may refuse to send while nobody is there.
         while socket.send(self.message(0, false)).await.is_err() {

@@ -26,7 +26,7 @@ impl Library for Omq {
         (0..message.len()).map(|index| message.part_slice(index).unwrap_or_default())
     }
 
-    async fn router(endpoint: &str) -> Result<impl Echo> {
+    async fn router(endpoint: &str) -> Result<impl Echo + Send> {
         bound(SocketType::Router, endpoint, options(HWM)).await
     }
 

@@ -44,7 +44,7 @@ impl Library for Rzmq {
         frames.iter().map(|frame| frame.data().unwrap_or_default())
     }
 
-    async fn router(endpoint: &str) -> Result<impl Echo> {
+    async fn router(endpoint: &str) -> Result<impl Echo + Send> {
         let socket = socket(SocketType::Router).await?;
         socket.set_option(AUTO_DELIMITER, false).await?;
         socket.bind(endpoint).await?;

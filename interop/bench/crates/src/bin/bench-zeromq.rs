@@ -6,7 +6,8 @@ mod roles;
 
 use bytes::Bytes;
 use zeromq::{
-    DealerSocket, PubSocket, PullSocket, PushSocket, RouterSocket, Socket, SocketRecv, SocketSend, SubSocket, ZmqMessage,
+    DealerSocket, PubSocket, PullSocket, PushSocket, RouterSocket, Socket, SocketRecv, SocketSend, SubSocket,
+    ZmqMessage,
 };
 
 use roles::{CurveClient, CurveServer, Echo, Library, Receives, Result, Sends};
@@ -30,7 +31,7 @@ impl Library for Zeromq {
         message.iter().map(Bytes::as_ref)
     }
 
-    async fn router(endpoint: &str) -> Result<impl Echo> {
+    async fn router(endpoint: &str) -> Result<impl Echo + Send> {
         bound::<RouterSocket>(endpoint).await
     }
 
