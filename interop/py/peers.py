@@ -249,9 +249,6 @@ class FakeWorker:
     def reply(self, job: Job, value: Any = "done") -> None:
         self._do(lambda: self.socket_reply(job, {"value": value}))
 
-    def reply_raw(self, job: Job, result: dict[str, Any]) -> None:
-        self._do(lambda: self.socket_reply(job, result))
-
     def send(self, command: str, *body: bytes | str, msgid: bytes | None = None) -> None:
         self._do(lambda: self._dealer.send(command, *body, msgid=msgid))
 
@@ -263,9 +260,6 @@ class FakeWorker:
     def silence(self) -> None:
         """No more HEARTBEATs; what comes is still read."""
         self._heartbeat = None
-
-    def talk(self, heartbeat: float = 0.3) -> None:
-        self._heartbeat = heartbeat
 
     def deaf(self) -> None:
         """Reads no more."""
@@ -306,7 +300,8 @@ class FakeWorker:
 
     def _main(self) -> None:
         try:
-            self._dealer = Dealer(self._address, self.identity, **({"rcvhwm": self._receive_limit} if self._receive_limit else {}))
+            options = {"rcvhwm": self._receive_limit} if self._receive_limit else {}
+            self._dealer = Dealer(self._address, self.identity, **options)
             try:
                 self._introduce()
                 self._loop()
@@ -314,7 +309,7 @@ class FakeWorker:
                 self._dealer.close()
         except Crash:
             pass
-        except BaseException as failure:  # noqa: BLE001 - shown by close()
+        except BaseException as failure:  # shown by close()
             self._failure = failure
 
     def _introduce(self) -> None:

@@ -13,12 +13,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from peers import Admin, Client
+from peers import Admin
 from waits import SOON, Ports, until
 
 HERE = Path(__file__).resolve().parent
@@ -50,7 +51,10 @@ class Program:
         self.name = name
         self.argv = argv
         self.log = log
-        self.env = {**{k: v for k, v in os.environ.items() if not k.startswith(("EVENTMQ_", "EMQ_BROKER"))}, **(env or {})}
+        self.env = {
+            **{k: v for k, v in os.environ.items() if not k.startswith(("EVENTMQ_", "EMQ_BROKER"))},
+            **(env or {}),
+        }
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -83,10 +87,8 @@ class Program:
 
     def signal_group(self, number: int) -> None:
         """To the process and everything it started."""
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.pid, number)
-        except ProcessLookupError:
-            pass
 
     def wait_exit(self, timeout: float = SOON) -> int:
         assert self.process is not None
@@ -162,11 +164,6 @@ class Router(Program):
         """Resident bytes."""
         return psutil.Process(self.pid).memory_info().rss
 
-    def cpu(self) -> float:
-        """Seconds of processor time used."""
-        times = psutil.Process(self.pid).cpu_times()
-        return times.user + times.system
-
     def open_files(self) -> int:
         return psutil.Process(self.pid).num_fds()
 
@@ -200,9 +197,6 @@ class Marks:
     def times(self, tag: str) -> list[float]:
         return [float(line[2]) for line in self.lines() if line[0] == tag]
 
-    def pids(self, tag: str) -> set[int]:
-        return {int(line[1]) for line in self.lines() if line[0] == tag}
-
     def wait(self, tag: str, timeout: float = SOON, count: int = 1) -> None:
         until(lambda: self.tags().count(tag) >= count, f"{count} x mark {tag!r}", timeout)
 
@@ -217,10 +211,10 @@ class PyProgram(Program):
     SECTION = ""
     #: Whole seconds only: the original reads integers.
     FAST = {"heartbeat_interval": 1, "heartbeat_timeout": 2, "heartbeat_liveness": 3, "reconnect_timeout": 1}
-    #: What the original does without a conf file.
-    SLOW = {"heartbeat_interval": 3, "heartbeat_timeout": 5, "heartbeat_liveness": 3, "reconnect_timeout": 5}
 
-    def __init__(self, directory: Path, marks: Marks, settings: Mapping[str, object], options: Iterable[str] = ()) -> None:
+    def __init__(
+        self, directory: Path, marks: Marks, settings: Mapping[str, object], options: Iterable[str] = ()
+    ) -> None:
         number = len(list(directory.glob(f"{self.PROGRAM}*.conf"))) + 1
         name = f"{self.PROGRAM}-{number}"
         conf = write_conf(directory / f"{name}.conf", **{"global": {**self.FAST, **settings}, self.SECTION: {}})
@@ -323,11 +317,3 @@ class PyCli:
             text += os.read(self.terminal, 65536).decode(errors="replace").replace("\r\n", "\n")
         self.transcript += text
         return text.removesuffix(self.PROMPT)
-
-
-def submit(frontend: str, messages: Iterable[bytes], headers: str = "", queue: str = "default") -> Client:
-    """A client that has sent a REQUEST for each message."""
-    client = Client(frontend)
-    for message in messages:
-        client.request(message, queue, headers)
-    return client

@@ -81,7 +81,9 @@ class Proxy:
             writer.transport.abort()
             return
         self._links |= {writer, onward_writer}
-        await asyncio.gather(self._pump(reader, onward_writer), self._pump(onward_reader, writer), return_exceptions=True)
+        await asyncio.gather(
+            self._pump(reader, onward_writer), self._pump(onward_reader, writer), return_exceptions=True
+        )
         self._links -= {writer, onward_writer}
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -41,7 +41,9 @@ def test_a01_payload_that_is_not_text_arrives_unchanged(router, client, worker, 
     assert admin(router).status()["completed"] == 1
 
 
-@pytest.mark.parametrize("identity", [b"", NOT_TEXT, b"\x01", b"x" * 255], ids=["none", "not-text", "one-byte", "255-bytes"])
+@pytest.mark.parametrize(
+    "identity", [b"", NOT_TEXT, b"\x01", b"x" * 255], ids=["none", "not-text", "one-byte", "255-bytes"]
+)
 def test_a01_any_identity_works_everywhere(router, client, worker, admin, identity):
     able = worker(router, identity=identity)
     asking = client(router, identity=identity)
@@ -113,7 +115,9 @@ def connections_to(address: str, processes: list[psutil.Process]) -> list[psutil
     port = host_port(address)[1]
 
     def connected(process: psutil.Process) -> bool:
-        return any(c.raddr and c.raddr.port == port and c.status == "ESTABLISHED" for c in process.net_connections("tcp"))
+        return any(
+            c.raddr and c.raddr.port == port and c.status == "ESTABLISHED" for c in process.net_connections("tcp")
+        )
 
     return [process for process in processes if connected(process)]
 
@@ -395,8 +399,11 @@ def test_a21_everything_the_client_library_really_sent_arrives(router, worker, a
     router.kill()
     sending = subprocess.Popen(
         [sys.executable, "-B", str(HERE / "client.py"), "burst", json.dumps([["mark", 3000], {}])],
-        env=py_client(router).env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
+        env=py_client(router).env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
     try:
         for _ in range(3000):
             sending.stdout.readline()

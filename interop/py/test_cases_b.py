@@ -276,7 +276,9 @@ def test_b06_older_and_newer_peers_and_padding(router, worker, case, pieces):
             for byte in GREETINGS[case] + ready():
                 peer.write(bytes([byte]))
         ours = peer.read(64)
-        assert ours[0] == 0xFF and ours[9] & 1 and ours[10:12] == b"\x03\x01" and ours[12:32] == b"NULL".ljust(20, b"\0")
+        assert (
+            ours[0] == 0xFF and ours[9] & 1 and ours[10:12] == b"\x03\x01" and ours[12:32] == b"NULL".ljust(20, b"\0")
+        )
         peer.read_ready()
         ask_by_hand(peer)
     assert able.wait_jobs(1)[0].message == b"by hand"
@@ -298,9 +300,10 @@ def test_b06_a_zmtp_2_peer_is_served(router, worker, revision):
 
 
 @pytest.mark.parametrize(
-    "bytes_", [greeting()[:10] + b"\x00\x05\x00\x00", b"\x0a\x00" + bytes(9)],
+    "bytes_",
+    [greeting()[:10] + b"\x00\x05\x00\x00", b"\x0a\x00" + bytes(9)],
     ids=["zmtp-1.0-versioned", "zmtp-1.0"],
-)  # fmt: skip
+)
 def test_b06_versions_before_2_are_refused(new_router, client, worker, bytes_):
     router = new_router(**SMALL_LIMITS)
     with others_served(router, client, worker), Raw(router.frontend) as peer:
@@ -331,7 +334,9 @@ def test_b06_long_frames_and_commands_in_between(router, worker):
     with Raw(router.frontend) as peer:
         peer.handshake()
         peer.write(struct.pack(">BQ", 3, 0) + command(b"PING", b"\0\0") + frame(b"eMQP/1.0", MORE))
-        peer.write(frame(b"REQUEST", MORE) + command(b"WHATEVER", b"data") + message([b"m", b"default", b"", b"x" * 9000]))
+        peer.write(
+            frame(b"REQUEST", MORE) + command(b"WHATEVER", b"data") + message([b"m", b"default", b"", b"x" * 9000])
+        )
         assert peer.receive().body == (b"m",)
         assert peer.commands == [b"\x04PONG"]
     assert able.wait_jobs(1)[0].message == b"x" * 9000

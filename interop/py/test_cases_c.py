@@ -231,7 +231,7 @@ def test_c10_a_worker_of_the_light_queue_alone_serves_it_meanwhile(new_router, c
     router = new_router(hwm=10000)
     both = worker(router, slots=0, queues=[(10, "low"), (30, "high")], handler=hold)
     asking = client(router)
-    for number in range(2000):
+    for _ in range(2000):
         asking.request(b"high", "high")
     lows = [asking.request(b"low", "low", WANTS) for _ in range(10)]
     asking.accepted(lows[-1], 20)
@@ -270,7 +270,8 @@ def test_c11_a_backlog_of_200_000_jobs(new_router, client, worker, admin):
     assert slowest < 2, "the administrator is answered meanwhile"
     able.ready(500)
     able.wait_jobs(WAITING, 90)
-    assert [job.message for job in able.jobs[:: WAITING // 100]] == [b"%0100d" % n for n in range(0, WAITING, WAITING // 100)]
+    every = WAITING // 100
+    assert [job.message for job in able.jobs[::every]] == [b"%0100d" % number for number in range(0, WAITING, every)]
     until(lambda: boss.status()["completed"] == WAITING, "all are completed", 20)
     until(lambda: router.rss() - before < 60 * MIB, "the memory is given back after the drain", 20)
 

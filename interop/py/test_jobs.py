@@ -59,3 +59,16 @@ def test_odd_return_values(router, jobmanager, client, kind, value):
         assert "not JSON serializable" in result["value"]
     else:
         assert result == {"value": value}
+
+
+@pytest.mark.parametrize("job", ["leave", "for_ever"])
+def test_a_job_that_never_answers_fails_at_its_timeout(router, jobmanager, client, marks, job):
+    """sys.exit ends the thread that runs jobs, an endless loop keeps it: either way only the timeout tells."""
+    jobmanager(router)
+    asking = client(router)
+    stuck = asking.run(job, "stuck", headers="reply-requested,timeout:1")
+    result = asking.result(stuck, 20)
+    assert result["value"] == "TimeoutError" or "error" in result
+    fine = asking.run("mark", "fine", headers="reply-requested")
+    assert asking.result(fine, 10) == {"value": "fine"}
+    assert marks.count() == {"stuck": 1, "fine": 1}

@@ -121,7 +121,9 @@ def test_a_job_manager_that_leaves_finishes_what_it_runs(router, client, jobmana
     assert boss.status()["lost"] == 0
 
 
-def test_a_killed_broker_has_job_managers_and_scheduler_back(router, client, jobmanager, scheduler, py_client, marks, admin):
+def test_a_killed_broker_has_job_managers_and_scheduler_back(
+    router, client, jobmanager, scheduler, py_client, marks, admin
+):
     """The scheduler's own settings decide when it gives a silent broker up: here 2 s x 3."""
     for _ in range(2):
         jobmanager(router)

@@ -101,7 +101,14 @@ class Libzmq:
         return frames
 
 
-PAIRS = [("router", "DEALER"), ("router", "REQ"), ("router", "ROUTER"), ("dealer", "DEALER"), ("dealer", "ROUTER"), ("dealer", "REP")]
+PAIRS = [
+    ("router", "DEALER"),
+    ("router", "REQ"),
+    ("router", "ROUTER"),
+    ("dealer", "DEALER"),
+    ("dealer", "ROUTER"),
+    ("dealer", "REP"),
+]
 
 
 @pytest.mark.parametrize("who_binds", ["we-bind", "libzmq-binds"])
@@ -141,7 +148,9 @@ def test_matrix_what_we_send_comes_back(peer, libzmq, ours, theirs, who_binds):
 # -- Identities -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("identity", [b"\x01", b"plain", b"\xff\xfe", b"i" * 255], ids=["one-byte", "text", "not-text", "255-bytes"])
+@pytest.mark.parametrize(
+    "identity", [b"\x01", b"plain", b"\xff\xfe", b"i" * 255], ids=["one-byte", "text", "not-text", "255-bytes"]
+)
 def test_identity_of_a_peer_is_seen_by_router(peer, libzmq, identity):
     us = peer("router")
     address = us.bind()
@@ -403,7 +412,8 @@ def test_b06_large_messages_right_behind_the_handshake(peer):
     address = us.bind()
     for minor in (0, 1):
         with Raw(address) as raw:
-            raw.write(greeting(minor=minor) + ready(b"DEALER", b"raw") + message([Pattern.of(9000)]) + message([Pattern.of(9000, 1)]))
+            both = message([Pattern.of(9000)]) + message([Pattern.of(9000, 1)])
+            raw.write(greeting(minor=minor) + ready(b"DEALER", b"raw") + both)
             assert us.receive() == [b"raw".hex(), shown(Pattern.of(9000))]
             assert us.receive() == [b"raw".hex(), shown(Pattern.of(9000, 1))]
         until(lambda: "disconnected" in us.events(), "it has left")
@@ -619,7 +629,9 @@ def test_linger_lets_the_last_message_out(stack, libzmq):
 # -- Hostile bytes against our sockets themselves -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("length", [1 << 63, (1 << 64) - 1, 1 << 40, MIB + 1], ids=["2-to-63", "2-to-64", "2-to-40", "limit-plus-1"])
+@pytest.mark.parametrize(
+    "length", [1 << 63, (1 << 64) - 1, 1 << 40, MIB + 1], ids=["2-to-63", "2-to-64", "2-to-40", "limit-plus-1"]
+)
 def test_b03_a_hostile_length_in_a_dealer_that_connects(peer, length):
     with Listener() as listener:
         us = peer("dealer", max_frame=MIB, max_message=2 * MIB, reconnect=20, reconnect_max=50)

@@ -89,8 +89,9 @@ impl Broker {
     /// A worker has a free slot.
     pub(super) fn on_ready(&mut self, turn: &mut Turn<'_>, from: &RoutingId) {
         let Some(key) = self.workers.find(from) else { return self.on_stranger(turn, from) };
-        self.on_seen(turn, key);
-        let Some(worker) = self.workers.get(key).filter(|worker| worker.is_live()) else { return };
+        let Some(worker) = self.workers.get(key).filter(|worker| worker.is_live()) else {
+            return self.on_seen(turn, key);
+        };
         let in_flight = worker.in_flight.len();
         let untracked = match self.config.tracking {
             JobTracking::All => None,
@@ -121,6 +122,8 @@ impl Broker {
                 self.suspect_jobs(turn, key);
             }
         }
+        // Only now: a worker heard from again is offered jobs, and the READY is not about those.
+        self.on_seen(turn, key);
         self.offer(turn, key);
     }
 

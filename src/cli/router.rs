@@ -128,7 +128,7 @@ async fn start(conf: RouterConf, flags: Flags, logging: Logging) -> Result<(), C
     let done = server.run().await;
     forwarding.abort();
     done?;
-    info!("stopped");
+    debug!("connections closed");
     Ok(())
 }
 

@@ -60,15 +60,39 @@ pub struct SendError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SendFailure {
-    /// The peer, or every peer, is at its high-water mark, or a DEALER has no peer. It may be tried again.
+    /// The peer, or every peer, is at its high-water mark, or there is no peer. It may be tried again.
     #[error("no room: the send queue is at its high-water mark")]
     Full,
     /// No connection has that routing id.
     #[error("no such peer")]
     Gone,
+    /// It is not this side's turn: a REQ has no reply yet, or a REP no request to reply to.
+    #[error("not our turn to send")]
+    OutOfTurn,
     /// The socket is closed.
     #[error("the socket is closed")]
     Closed,
+}
+
+/// Why a REQ has no reply, or a REP no request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum LockstepError {
+    /// It is not this side's turn: a REQ has asked nothing, or a REP has not replied yet.
+    #[error("not our turn to receive")]
+    OutOfTurn,
+    /// The socket is closed.
+    #[error("the socket is closed")]
+    Closed,
+}
+
+/// Why a topic cannot be subscribed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SubscribeError {
+    /// More than 65,536 bytes.
+    #[error("a topic has at most 65536 bytes, this one has {0}")]
+    TooLong(usize),
 }
 
 /// The socket is closed: nothing will be received any more.

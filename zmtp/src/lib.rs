@@ -23,12 +23,25 @@
 //! * [`Router`], [`Dealer`]: sockets on tokio. Each connection is one task on the caller's runtime; there is no
 //!   background thread. A message is handed over encoded and written in batches.
 //!
+//! # Transports
+//! tcp, ipc (Unix domain sockets) and inproc, see [`Endpoint`]; all with the same sockets, events and limits. inproc
+//! joins sockets of one process, on whichever runtimes they live: names belong to the process and go with the socket
+//! that bound them, connecting before binding waits, and mechanisms and heartbeats do not apply. The connecting socket's
+//! runtime moves the messages. Between two sockets there may be, beside both queues, as many messages under way as one
+//! send queue holds.
+//!
+//! Peers of ZMTP 3.0 and, without security, 2.0 (libzmq 3.2) are served; 1.0 is refused.
+//!
 //! # Where it differs from libzmq
 //! * A second connection with a routing id in use is closed (or takes over, see [`Handover`]); libzmq leaves it open
 //!   and deaf.
 //! * Reconnecting backs off with jitter and starts over only after a completed handshake, not after a TCP success.
 //! * Any received byte is a sign of life for heartbeats, not only whole frames.
 //! * Ids a ROUTER generates start at a random number; a peer may not announce one that begins with a zero byte.
+//! * Binding an ipc path replaces a socket that nobody listens on, never one that is in use nor another file; the file
+//!   goes with its listener. `ipc://*` goes to the system's directory for temporary files, not to the working directory.
+//! * IPv6 literals need no option ([`Ipv6`]), and IPv4 ones stay IPv4. An address is understood in full or refused.
+//! * inproc reconnects like any transport when the bound side comes back.
 //! * There is a limit for whole messages beside the one for frames, and both have a default.
 
 pub mod connection;
@@ -39,6 +52,7 @@ mod message;
 mod monitor;
 mod pattern;
 mod peer_address;
+mod proxy;
 mod random;
 mod routing_id;
 mod socket;
@@ -49,13 +63,18 @@ pub use connection::{Heartbeat, Limits, PeerInfo};
 pub use endpoint::{
     Endpoint, EndpointError, Host, InprocEndpoint, IpcAddress, IpcEndpoint, SourceAddress, TcpEndpoint,
 };
-pub use error::{BindError, ConnectError, RecvError, SendError, SendFailure};
+pub use error::{BindError, ConnectError, LockstepError, RecvError, SendError, SendFailure, SubscribeError};
 pub use message::{Frames, Message, MessageBuilder};
 pub use monitor::{Monitor, MonitorEvent, Reason};
 pub use peer_address::{Credentials, PeerAddress};
+pub use proxy::{
+    Count, ProxyCommands, ProxyControl, ProxyError, ProxySocket, ProxyStatistics, ProxyTraffic, proxy, proxy_control,
+};
 pub use routing_id::{MAX_ROUTING_ID, RoutingId, RoutingIdError};
 pub use socket::{
-    Dealer, DealerReceiver, DealerSender, Handover, Ipv6, Keepalive, KeepaliveError, Reconnect, Resolve, Router,
-    RouterEvent, RouterReceiver, RouterSender, SocketBuilder,
+    CanConflate, CanInvert, Dealer, DealerReceiver, DealerSender, Handover, Immediate, Ipv6, Keepalive, KeepaliveError,
+    LimitsTopics, Pair, PairReceiver, PairSender, ProbesRouters, Pub, Pull, Push, Reconnect, Rep, Req, Resolve, Router,
+    RouterEvent, RouterReceiver, RouterSender, SocketBuilder, Sub, SubReceiver, Subscriber, Verbosity, XPub, XPubEvent,
+    XPubReceiver, XPubSender, XSub, XSubReceiver, XSubSender,
 };
 pub use socket_type::SocketType;

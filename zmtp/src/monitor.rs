@@ -124,6 +124,12 @@ pub enum Reason {
     /// Too many peers have come and gone without the application reading what they left.
     #[error("the application does not read: too many visitors it has not heard of")]
     Unread,
+    /// A PAIR has its one peer already.
+    #[error("a PAIR takes one peer, and has one")]
+    Paired,
+    /// The peer subscribes to more than it may.
+    #[error("too many subscriptions")]
+    TooManyTopics,
     /// Our socket closed it.
     #[error("closed by us")]
     Closed,

@@ -14,7 +14,7 @@ use zmtp::{Limits, Message, SocketType};
 
 const LIMITS: Limits = Limits { frame: 1000, message: 3000 };
 /// Largest command accepted.
-const MAX_COMMAND: u64 = 64 * 1024;
+const MAX_COMMAND: u64 = 64 * 1024 + 16;
 
 fn limited() -> ConnectionConfig {
     ConnectionConfig { limits: LIMITS, ..config(SocketType::Router) }

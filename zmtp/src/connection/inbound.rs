@@ -6,8 +6,8 @@ use super::{ConnectionError, Limits};
 use crate::Message;
 use crate::wire::frame::{self, COMMAND, FrameHeader, LONG, MORE};
 
-/// Largest command accepted, in bytes: a PING is tiny, a subscription rarely large.
-const MAX_COMMAND: u64 = 64 * 1024;
+/// Largest command accepted, in bytes: the longest topic and what goes before it in a SUBSCRIBE.
+const MAX_COMMAND: u64 = 64 * 1024 + 16;
 
 /// What comes out of the frames.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! [`Core`]: what a socket's handles, links, listeners and dialers share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::HashMap;
@@ -11,14 +11,15 @@ use tokio_util::task::TaskTracker;
 use super::inbox::{Arrival, Delivery, Inbox};
 use super::link::now;
 use super::lock::Lock;
-use super::pipe::{AbortReason, Order, Pipe, PipeLimits};
+use super::pipe::{AbortReason, Keep, Order, Pipe, PipeLimits};
 use super::pool::BufferPool;
 use super::throttle::Throttle;
 use crate::connection::{ConnectionConfig, PeerInfo};
 use crate::monitor::{Monitor, MonitorEvent, Reason};
 use crate::pattern::{Admission, Joining, Origin, Pattern};
 use crate::socket::Options;
-use crate::{Endpoint, RoutingId};
+use crate::wire::frame;
+use crate::{Endpoint, Message, RoutingId, SocketType};
 
 /// Events kept for a monitor that reads slowly.
 const MONITOR_BACKLOG: usize = 1024;
@@ -36,7 +37,7 @@ pub(crate) struct Core<P> {
     pub(crate) inbox: Inbox,
     pub(crate) pool: BufferPool,
     /// Told when a pipe that was full has room, and when peers come or go.
-    pub(crate) room: Notify,
+    pub(crate) room: Arc<Notify>,
     pub(crate) throttle: Throttle,
     /// Cancelled when the socket closes.
     pub(crate) closing: CancellationToken,
@@ -76,7 +77,7 @@ impl<P: Pattern> Core<P> {
             pattern: Lock::new(pattern),
             inbox: Inbox::default(),
             pool: BufferPool::default(),
-            room: Notify::new(),
+            room: Arc::default(),
             throttle: Throttle::default(),
             closing: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -88,7 +89,35 @@ impl<P: Pattern> Core<P> {
 
     pub(crate) fn new_pipe(&self) -> Arc<Pipe> {
         let hwm = |messages: usize| if messages == 0 { usize::MAX } else { messages };
-        Arc::new(Pipe::new(PipeLimits { send: hwm(self.options.send_hwm), receive: hwm(self.options.receive_hwm) }))
+        let limits = PipeLimits { send: hwm(self.options.send_hwm), receive: hwm(self.options.receive_hwm) };
+        Arc::new(match self.options.keep {
+            Keep::Queued => Pipe::new(limits),
+            Keep::Newest => Pipe::keeping(Keep::Newest, PipeLimits { send: 1, receive: usize::MAX }),
+        })
+    }
+
+    /// Whether the application can receive at all: what comes to a PUSH or PUB is for nobody.
+    pub(crate) fn receives(&self) -> bool {
+        !matches!(self.connection.socket_type, SocketType::Push | SocketType::Pub)
+    }
+
+    /// Hands messages of a peer to the application.
+    pub(crate) fn deliver(&self, peer: &RoutingId, pipe: &Arc<Pipe>, mut messages: VecDeque<Message>) {
+        if messages.is_empty() {
+            return;
+        }
+        match self.options.keep {
+            Keep::Queued => {
+                let count = messages.len();
+                let delivery = Delivery::Batch { peer: peer.clone(), pipe: pipe.clone(), messages };
+                pipe.deliver(count, || self.inbox.push(delivery));
+            }
+            Keep::Newest => {
+                messages.drain(..messages.len() - 1);
+                let delivery = Delivery::Batch { peer: peer.clone(), pipe: pipe.clone(), messages };
+                pipe.deliver(0, || self.inbox.replace(pipe, delivery));
+            }
+        }
     }
 
     /// Enters a link. An accepted one may push the oldest unfinished handshake out: a flood of connections that never
@@ -137,6 +166,7 @@ impl<P: Pattern> Core<P> {
         if self.inbox.is_crowded() {
             return Err(Reason::Unread);
         }
+        pipe.discard_control();
         let (peer, arrival, replaced) = match pattern.attach(Joining { link, pipe, origin, info: &info }) {
             Admission::As(peer) => (peer, Arrival::Fresh, None),
             Admission::Replacing { peer, old } => (peer, Arrival::Replacing, old),
@@ -145,7 +175,12 @@ impl<P: Pattern> Core<P> {
         if let Some(old) = replaced {
             old.give(Order::Abort(AbortReason::Replaced));
         }
-        self.inbox.push(Delivery::Up { peer: peer.clone(), info, arrival });
+        if self.options.probe_router {
+            pipe.push_control(|out| frame::put(out, 0, b""));
+        }
+        if self.receives() {
+            self.inbox.push(Delivery::Up { peer: peer.clone(), info, arrival });
+        }
         drop(pattern);
         self.room.notify_waiters();
         Ok(peer)
@@ -162,7 +197,14 @@ impl<P: Pattern> Core<P> {
             pipe.give(Order::Abort(AbortReason::Closed));
         }
         let Some(peer) = peer else { return };
-        if pattern.detach(link, peer, origin) {
+        if P::EXAMINES {
+            let messages = pattern.farewell(link);
+            if !messages.is_empty() {
+                // Not through the pipe, which takes nothing any more.
+                self.inbox.push(Delivery::Batch { peer: peer.clone(), pipe: pipe.clone(), messages });
+            }
+        }
+        if pattern.detach(link, peer, origin) && self.receives() {
             self.inbox.push(Delivery::Down { peer: peer.clone(), reason: why.clone() });
         }
         drop(pattern);

@@ -70,6 +70,12 @@ impl Inbox {
         }
     }
 
+    /// As [`push`](Self::push), in place of what the pipe delivered and nobody has taken.
+    pub(crate) fn replace(&self, pipe: &Arc<Pipe>, delivery: Delivery) {
+        self.0.lock().queue.retain(|there| !matches!(there, Delivery::Batch { pipe: of, .. } if Arc::ptr_eq(of, pipe)));
+        self.push(delivery);
+    }
+
     /// Moves everything into `into`, which must be empty. Ready with `Err` once closed and empty.
     pub(crate) fn poll_take(&self, cx: &mut Context<'_>, into: &mut VecDeque<Delivery>) -> Poll<Result<(), Closed>> {
         let mut state = self.0.lock();

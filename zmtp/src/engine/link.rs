@@ -17,7 +17,6 @@ use tokio::time::Sleep;
 use tokio_util::io::poll_read_buf;
 
 use super::core::{Core, LinkId};
-use super::inbox::Delivery;
 use super::pipe::{AbortReason, Asleep, LinkWaits, Order, Pipe, Taken};
 use super::pool::BufferPool;
 use crate::connection::{Connection, ConnectionError, Event, Transmit};
@@ -126,35 +125,38 @@ impl<P: Pattern> Membership<P> {
 
     /// Hands what a connection has to tell to the socket; the peer is let in at `Ready`.
     pub(super) fn deliver(&mut self, events: &mut Vec<Event>) -> Result<(), Reason> {
+        if let Some(Event::Ready(_)) = events.first()
+            && let Event::Ready(info) = events.remove(0)
+        {
+            let told = info.clone();
+            let id = self.core.attach(self.context.id, &self.pipe, self.context.origin, info)?;
+            self.core.tell(|| MonitorEvent::HandshakeSucceeded {
+                endpoint: self.context.endpoint.clone(),
+                peer: self.context.peer,
+                routing_id: id.clone(),
+                info: told,
+            });
+            self.peer = Some(id);
+        }
+        let (Some(peer), false) = (&self.peer, events.is_empty()) else { return Ok(()) };
         let mut messages = VecDeque::new();
-        let count = events.len();
-        for event in events.drain(..) {
-            match event {
-                Event::Message(message) => {
-                    if messages.is_empty() {
-                        messages.reserve(count);
-                    }
+        if P::EXAMINES {
+            // Held until all is handed over: subscriptions reach the application in the order in which they took effect.
+            let mut pattern = self.core.pattern.lock();
+            let examined = events.drain(..).try_for_each(|e| pattern.examine(self.context.id, e, &mut messages));
+            self.core.deliver(peer, &self.pipe, messages);
+            return examined;
+        } else if self.core.receives() {
+            messages.reserve(events.len());
+            for event in events.drain(..) {
+                // Subscriptions are nothing to these: libzmq would hand them to the application as data.
+                if let Event::Message(message) = event {
                     messages.push_back(message);
                 }
-                Event::Ready(info) => {
-                    let told = info.clone();
-                    let id = self.core.attach(self.context.id, &self.pipe, self.context.origin, info)?;
-                    self.core.tell(|| MonitorEvent::HandshakeSucceeded {
-                        endpoint: self.context.endpoint.clone(),
-                        peer: self.context.peer,
-                        routing_id: id.clone(),
-                        info: told,
-                    });
-                    self.peer = Some(id);
-                }
-                // Neither socket type here publishes: libzmq would hand these to the application as data.
-                Event::Subscribe(_) | Event::Cancel(_) => {}
             }
-        }
-        let batch = messages.len();
-        if let (Some(peer), true) = (&self.peer, batch > 0) {
-            let delivery = Delivery::Batch { peer: peer.clone(), pipe: self.pipe.clone(), messages };
-            self.pipe.deliver(batch, || self.core.inbox.push(delivery));
+            self.core.deliver(peer, &self.pipe, messages);
+        } else {
+            events.clear();
         }
         Ok(())
     }
@@ -168,6 +170,8 @@ impl<P: Pattern> Membership<P> {
             Reason::Crowded => Some(16),
             Reason::Failed => Some(17),
             Reason::Unread => Some(19),
+            Reason::Paired => Some(20),
+            Reason::TooManyTopics => Some(21),
             _ => None,
         };
         let (endpoint, peer) = (&self.context.endpoint, self.context.peer);

@@ -15,6 +15,16 @@ use crate::connection::Transmit;
 pub(crate) struct Pipe {
     state: Lock<State>,
     limits: PipeLimits,
+    keep: Keep,
+}
+
+/// What a full pipe keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// What is in it.
+    Queued,
+    /// Only the newest message: it is full with one, and the next takes its place.
+    Newest,
 }
 
 /// High-water marks, in messages.
@@ -26,6 +36,8 @@ pub(crate) struct PipeLimits {
 
 #[derive(Debug)]
 struct State {
+    /// Commands and the like, which go out before any message and which no high-water mark holds back.
+    control: Vec<u8>,
     out: Transmit,
     /// Messages in `out`. What the link has taken is the kernel's business, as with libzmq's encoder.
     queued: usize,
@@ -70,7 +82,12 @@ pub(crate) enum PipeError {
 
 impl Pipe {
     pub(crate) fn new(limits: PipeLimits) -> Self {
+        Self::keeping(Keep::Queued, limits)
+    }
+
+    pub(crate) fn keeping(keep: Keep, limits: PipeLimits) -> Self {
         let state = State {
+            control: Vec::new(),
             out: Transmit::new(),
             queued: 0,
             was_full: false,
@@ -79,20 +96,35 @@ impl Pipe {
             out_of_credit: false,
             order: Order::Run,
         };
-        Self { state: Lock::new(state), limits }
+        Self { state: Lock::new(state), limits, keep }
     }
 
     /// Queues a message and wakes the link if it sleeps.
     pub(crate) fn push(&self, message: &Message) -> Result<(), PipeError> {
+        self.enqueue(|out| out.push(message))
+    }
+
+    /// As [`push`](Self::push), with frames in front: `prefix` is their wire form, MORE set on all of them.
+    pub(crate) fn push_behind(&self, prefix: &[u8], message: &Message) -> Result<(), PipeError> {
+        self.enqueue(|out| {
+            out.run_mut().extend_from_slice(prefix);
+            out.push(message);
+        })
+    }
+
+    fn enqueue(&self, put: impl FnOnce(&mut Transmit)) -> Result<(), PipeError> {
         let mut state = self.state.lock();
         if state.order != Order::Run {
             return Err(PipeError::Closed);
         }
         if state.queued >= self.limits.send {
-            state.was_full = true;
-            return Err(PipeError::Full);
+            if self.keep == Keep::Queued {
+                state.was_full = true;
+                return Err(PipeError::Full);
+            }
+            state.discard_queue();
         }
-        state.out.push(message);
+        put(&mut state.out);
         state.queued += 1;
         let link = state.link.take();
         drop(state);
@@ -102,9 +134,41 @@ impl Pipe {
         Ok(())
     }
 
+    /// Queues bytes in front of all messages, whatever the high-water mark.
+    pub(crate) fn push_control(&self, put: impl FnOnce(&mut Vec<u8>)) {
+        let mut state = self.state.lock();
+        put(&mut state.control);
+        let link = state.link.take();
+        drop(state);
+        if let Some(link) = link {
+            link.wake();
+        }
+    }
+
+    /// Drops control bytes that the link before did not take: they were for its connection.
+    pub(crate) fn discard_control(&self) {
+        self.state.lock().control.clear();
+    }
+
+    /// Drops the messages that are queued.
+    pub(crate) fn discard_queue(&self) {
+        self.state.lock().discard_queue();
+    }
+
+    /// Whether a message would be queued now. If not, the sender is told when there is room.
+    pub(crate) fn has_room(&self) -> bool {
+        let mut state = self.state.lock();
+        let room = state.queued < self.limits.send || self.keep == Keep::Newest || state.order != Order::Run;
+        state.was_full |= !room;
+        room
+    }
+
     /// For the link: moves everything queued into `into`, which must be empty. Tells whether a sender waits for room.
     pub(crate) fn take(&self, into: &mut Transmit) -> Taken {
         let mut state = self.state.lock();
+        if !state.control.is_empty() {
+            into.run_mut().append(&mut state.control);
+        }
         into.append(&mut state.out);
         state.queued = 0;
         if std::mem::take(&mut state.was_full) { Taken::MadeRoom } else { Taken::Quietly }
@@ -113,7 +177,7 @@ impl Pipe {
     /// For the link about to sleep: leaves its waker, unless something came in meanwhile.
     pub(crate) fn sleep(&self, cx: &Context<'_>, until: LinkWaits) -> Asleep {
         let mut state = self.state.lock();
-        let has_output = until.for_output && state.queued > 0;
+        let has_output = until.for_output && (state.queued > 0 || !state.control.is_empty());
         let has_credit = until.for_credit && state.unread < self.limits.receive;
         if has_output || has_credit || state.order != until.order {
             return Asleep::No;
@@ -180,6 +244,13 @@ impl Pipe {
         if let Some(link) = link {
             link.wake();
         }
+    }
+}
+
+impl State {
+    fn discard_queue(&mut self) {
+        self.out = Transmit::new();
+        self.queued = 0;
     }
 }
 

@@ -31,19 +31,30 @@ impl FairQueue {
         }
     }
 
-    /// The next message in turn.
+    /// As [`add`](Self::add), in place of what there is of that pipe.
+    pub(crate) fn replace(&mut self, peer: RoutingId, pipe: Arc<Pipe>, messages: VecDeque<Message>) {
+        self.ring.retain(|run| !Arc::ptr_eq(&run.pipe, &pipe));
+        self.add(peer, pipe, messages);
+    }
+
+    /// The next message in turn, and whom it is from.
     pub(crate) fn pop(&mut self) -> Option<(RoutingId, Message)> {
+        self.pop_with(|peer, _| peer.clone())
+    }
+
+    /// The next message in turn, and what `of` says of the peer and pipe it came from.
+    pub(crate) fn pop_with<T>(&mut self, of: impl FnOnce(&RoutingId, &Arc<Pipe>) -> T) -> Option<(T, Message)> {
         let run = self.ring.front_mut()?;
         let message = run.messages.pop_front()?;
         run.taken += 1;
-        let peer = run.peer.clone();
+        let of = of(&run.peer, &run.pipe);
         if run.messages.is_empty() {
             run.pipe.consumed(run.taken);
             self.ring.pop_front();
         } else if self.ring.len() > 1 {
             self.ring.rotate_left(1);
         }
-        Some((peer, message))
+        Some((of, message))
     }
 
     /// Whether there is no message.

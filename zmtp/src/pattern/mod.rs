@@ -1,22 +1,40 @@
 //! Pure routing state: who is there, and whose turn it is.
 
 mod fair;
+mod lockstep;
+mod lone;
+mod publishing;
 mod rotation;
 mod routes;
+mod sources;
+mod subscribing;
+mod topics;
+mod trie;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 pub(crate) use self::fair::FairQueue;
+pub(crate) use self::lockstep::{Answering, Asking};
+pub(crate) use self::lone::Lone;
+pub(crate) use self::publishing::{PublishOptions, Publishing};
 pub(crate) use self::rotation::Rotation;
 pub(crate) use self::routes::Routes;
-use crate::RoutingId;
-use crate::connection::PeerInfo;
+pub(crate) use self::sources::Sources;
+pub(crate) use self::subscribing::{Filter, Subscribing};
+pub(crate) use self::topics::{MAX_TOPIC, Wish};
+use crate::connection::{Event, PeerInfo};
 use crate::engine::core::LinkId;
 use crate::engine::pipe::Pipe;
 use crate::monitor::Reason;
+use crate::{Message, RoutingId};
 
 /// What makes a socket's type: how it keeps its peers.
 pub(crate) trait Pattern: Send + 'static {
+    /// Whether what peers send goes through [`examine`](Self::examine). Otherwise messages go to the application as they
+    /// are, and subscriptions, which are nothing to it, are dropped.
+    const EXAMINES: bool = false;
+
     /// A peer's handshake is complete.
     fn attach(&mut self, peer: Joining<'_>) -> Admission;
 
@@ -25,6 +43,22 @@ pub(crate) trait Pattern: Send + 'static {
 
     /// A connected endpoint is given up, and with it its pipe.
     fn forget(&mut self, pipe: &Arc<Pipe>);
+
+    /// Takes in what a peer sent, in the link's task; what the application is to receive goes to `out`. An error ends
+    /// the connection.
+    fn examine(&mut self, _from: LinkId, _event: Event, _out: &mut VecDeque<Message>) -> Result<(), Reason> {
+        Ok(())
+    }
+
+    /// What the application is to receive in the name of a peer that is gone.
+    fn farewell(&mut self, _link: LinkId) -> VecDeque<Message> {
+        VecDeque::new()
+    }
+}
+
+/// The name of a peer where names mean nothing: the fair queue tells peers apart by it.
+fn nameless(link: LinkId) -> RoutingId {
+    RoutingId::generated(link.0 as u32)
 }
 
 /// A peer about to be let in.

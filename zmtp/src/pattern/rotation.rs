@@ -2,17 +2,19 @@
 
 use std::sync::Arc;
 
-use super::{Admission, Joining, Origin, Pattern};
+use super::{Admission, Joining, Origin, Pattern, nameless};
 use crate::engine::core::LinkId;
-use crate::engine::pipe::Pipe;
+use crate::engine::pipe::{Pipe, PipeError};
 use crate::{Message, RoutingId};
 
-/// A DEALER's peers in turn.
+/// The peers of a DEALER, PUSH or REQ in turn.
 #[derive(Debug, Default)]
 pub(crate) struct Rotation {
     members: Vec<Member>,
     /// Whose turn it is.
     turn: usize,
+    /// Nothing is queued for endpoints that are not connected.
+    immediate: bool,
 }
 
 #[derive(Debug)]
@@ -23,22 +25,33 @@ struct Member {
 }
 
 impl Rotation {
-    /// Adds the pipe of a connected endpoint: it takes messages before there is a connection.
+    pub(crate) fn new(immediate: bool) -> Self {
+        Self { immediate, ..Self::default() }
+    }
+
+    /// Adds the pipe of a connected endpoint: it takes messages before there is a connection, unless told otherwise.
     pub(crate) fn add(&mut self, pipe: Arc<Pipe>) {
-        self.members.push(Member { link: None, pipe });
+        if !self.immediate {
+            self.members.push(Member { link: None, pipe });
+        }
     }
 
     /// Queues a message for the next peer that has room; whether there was one.
     pub(crate) fn push(&mut self, message: &Message) -> bool {
+        self.deal(|pipe| pipe.push(message)).is_some()
+    }
+
+    /// As [`push`](Self::push), with `put` to queue what there is; gives the pipe that took it.
+    pub(crate) fn deal(&mut self, put: impl Fn(&Pipe) -> Result<(), PipeError>) -> Option<&Arc<Pipe>> {
         let count = self.members.len();
         for step in 0..count {
             let at = (self.turn + step) % count;
-            if self.members[at].pipe.push(message).is_ok() {
+            if put(&self.members[at].pipe).is_ok() {
                 self.turn = (at + 1) % count;
-                return true;
+                return Some(&self.members[at].pipe);
             }
         }
-        false
+        None
     }
 }
 
@@ -48,12 +61,15 @@ impl Pattern for Rotation {
             Some(member) => member.link = Some(peer.link),
             None => self.members.push(Member { link: Some(peer.link), pipe: peer.pipe.clone() }),
         }
-        // Names mean nothing to a DEALER, but the fair queue tells its peers apart by them.
-        Admission::As(RoutingId::generated(peer.link.0 as u32))
+        Admission::As(nameless(peer.link))
     }
 
     fn detach(&mut self, link: LinkId, _peer: &RoutingId, origin: Origin) -> bool {
         match origin {
+            Origin::Connected if self.immediate => {
+                let gone = self.members.extract_if(.., |member| member.link == Some(link));
+                gone.for_each(|member| member.pipe.discard_queue());
+            }
             Origin::Accepted => self.members.retain(|member| member.link != Some(link)),
             Origin::Connected => {
                 self.members.iter_mut().filter(|member| member.link == Some(link)).for_each(|m| m.link = None);

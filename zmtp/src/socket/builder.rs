@@ -3,6 +3,7 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use super::options::PatternOptions;
 use super::{Options, Reconnect};
 use crate::connection::{ConnectionConfig, Heartbeat, Limits};
 use crate::{Handover, RoutingId, SocketType};
@@ -16,6 +17,7 @@ pub struct SocketBuilder<T> {
     pub(super) options: Options,
     pub(super) connection: ConnectionConfig,
     pub(super) handover: Handover,
+    pub(super) pattern: PatternOptions,
     kind: PhantomData<T>,
 }
 
@@ -28,7 +30,13 @@ impl<T> SocketBuilder<T> {
             handshake_timeout: Some(Duration::from_secs(30)),
             heartbeat: None,
         };
-        Self { options: Options::default(), connection, handover: Handover::Refuse, kind: PhantomData }
+        Self {
+            options: Options::default(),
+            connection,
+            handover: Handover::Refuse,
+            pattern: PatternOptions::default(),
+            kind: PhantomData,
+        }
     }
 
     /// Our own routing id, announced to peers (ROUTING_ID). Default: none, a ROUTER peer makes one up.

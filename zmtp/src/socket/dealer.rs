@@ -1,16 +1,22 @@
 //! [`Dealer`]: deals messages out to its peers in turn, and receives from them in turn.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use futures_sink::Sink;
+use tokio::sync::Notify;
 
 use super::SocketBuilder;
 use super::handle::Handle;
+use super::outgoing::Outgoing;
+use super::push::deal;
 use super::receiving::Receiving;
-use crate::engine::core::Core;
 use crate::monitor::Monitor;
 use crate::pattern::Rotation;
-use crate::{BindError, ConnectError, Endpoint, Message, RecvError, SendError, SendFailure, SocketType};
+use crate::{BindError, ConnectError, Endpoint, Message, RecvError, SendError, SocketType};
 
 /// A DEALER socket: round robin out, fair-queued in (RFC 28). See [`Router`](crate::Router) for an example.
 #[derive(Debug)]
@@ -22,10 +28,11 @@ pub struct Dealer {
 impl SocketBuilder<Dealer> {
     /// Makes the socket. Binding and connecting need a tokio runtime; this does not.
     pub fn build(self) -> Dealer {
-        let handle = Arc::new(Handle(Core::new(self.connection, self.options, Rotation::default())));
+        let (keep, rotation) = (self.options.keep, Rotation::new(self.pattern.immediate));
+        let handle = Handle::new(self.connection, self.options, rotation);
         Dealer {
-            sender: DealerSender { handle: handle.clone() },
-            receiver: DealerReceiver { handle, receiving: Receiving::default() },
+            sender: DealerSender { handle: handle.clone(), outgoing: Outgoing::default() },
+            receiver: DealerReceiver { handle, receiving: Receiving::new(keep) },
         }
     }
 }
@@ -98,6 +105,11 @@ impl Dealer {
         (self.sender, self.receiver)
     }
 
+    /// Told when a send that found no room may be tried again.
+    pub(crate) fn room(&self) -> Arc<Notify> {
+        self.sender.handle.0.room.clone()
+    }
+
     /// Closes the socket: what is queued is sent, at most for as long as linger allows; waits until that is done.
     ///
     /// Dropping the socket does the same in the background.
@@ -106,10 +118,11 @@ impl Dealer {
     }
 }
 
-/// The sending half of a [`Dealer`]; cheap to clone. The socket closes with its last handle.
-#[derive(Debug, Clone)]
+/// The sending half of a [`Dealer`]; cheap to clone. Also a [`Sink`]. The socket closes with its last handle.
+#[derive(Debug)]
 pub struct DealerSender {
     handle: Arc<Handle<Rotation>>,
+    outgoing: Outgoing,
 }
 
 impl DealerSender {
@@ -120,17 +133,7 @@ impl DealerSender {
     /// # Errors
     /// `Closed` if the socket is closed.
     pub async fn send(&self, message: Message) -> Result<(), SendError> {
-        let mut message = message;
-        loop {
-            // Registered before the attempt, so that room made in between is not missed.
-            let mut room = pin!(self.handle.0.room.notified());
-            room.as_mut().enable();
-            match self.try_send(message) {
-                Err(SendError { reason: SendFailure::Full, message: back }) => message = back,
-                done => return done,
-            }
-            room.await;
-        }
+        self.handle.send(message, |message| self.try_send(message)).await
     }
 
     /// Queues a message for the next peer that has room, or gives it back at once with the reason.
@@ -138,16 +141,41 @@ impl DealerSender {
     /// # Errors
     /// `Full` if no peer has room or there is none; `Closed` if the socket is closed.
     pub fn try_send(&self, message: Message) -> Result<(), SendError> {
-        let sent = self.handle.0.pattern.lock().push(&message);
-        if sent {
-            return Ok(());
-        }
-        let closed = self.handle.0.closing.is_cancelled();
-        Err(SendError { reason: if closed { SendFailure::Closed } else { SendFailure::Full }, message })
+        deal(&self.handle, message)
     }
 }
 
-/// The receiving half of a [`Dealer`].
+impl Clone for DealerSender {
+    /// Another handle. What is under way through this one as a [`Sink`] stays with it.
+    fn clone(&self) -> Self {
+        Self { handle: self.handle.clone(), outgoing: Outgoing::default() }
+    }
+}
+
+impl Sink<Message> for DealerSender {
+    type Error = SendError;
+
+    fn poll_ready(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        self.poll_flush(cx)
+    }
+
+    fn start_send(self: Pin<&mut Self>, message: Message) -> Result<(), SendError> {
+        self.get_mut().outgoing.start(message);
+        Ok(())
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        let Self { handle, outgoing } = self.get_mut();
+        outgoing.poll_flush(cx, &handle.0.room, |message| deal(handle, message))
+    }
+
+    /// Waits until everything is queued; the socket itself stays open.
+    fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
+        self.poll_flush(cx)
+    }
+}
+
+/// The receiving half of a [`Dealer`]. Also a [`Stream`], which ends when the socket is closed.
 #[derive(Debug)]
 pub struct DealerReceiver {
     handle: Arc<Handle<Rotation>>,
@@ -163,11 +191,20 @@ impl DealerReceiver {
     /// The socket is closed.
     pub async fn recv(&mut self) -> Result<Message, RecvError> {
         let Self { handle, receiving } = self;
-        poll_fn(|cx| receiving.poll_message(&handle.0.inbox, cx)).await.map(|(_, message)| message)
+        poll_fn(|cx| receiving.poll_body(&handle.0.inbox, cx)).await
     }
 
     /// The next message if there is one now.
     pub fn try_recv(&mut self) -> Option<Message> {
-        self.receiving.next_message(&self.handle.0.inbox).map(|(_, message)| message)
+        self.receiving.next_body(&self.handle.0.inbox)
+    }
+}
+
+impl Stream for DealerReceiver {
+    type Item = Message;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Message>> {
+        let Self { handle, receiving } = self.get_mut();
+        receiving.poll_body(&handle.0.inbox, cx).map(Result::ok)
     }
 }

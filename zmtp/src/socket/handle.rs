@@ -1,18 +1,33 @@
 //! What every socket can do: bind, connect, monitor, close.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::Options;
+use crate::connection::ConnectionConfig;
 use crate::engine::core::Core;
 use crate::engine::pipe::Pipe;
 use crate::engine::{dialer, listener};
 use crate::monitor::Monitor;
 use crate::pattern::{Origin, Pattern};
 use crate::random::Random;
-use crate::{BindError, ConnectError, Endpoint};
+use crate::{BindError, ConnectError, Endpoint, Message, SendError, SendFailure, SocketType};
 
 /// Closes the socket when its last handle goes.
 #[derive(Debug)]
-pub(super) struct Handle<P: Pattern>(pub(super) Arc<Core<P>>);
+pub(super) struct Handle<P: Pattern>(pub(super) Arc<Core<P>>, Pace);
+
+/// Lets the links have a turn now and then while the application sends in a loop: they may be on its thread, and nothing
+/// else need ever make it wait.
+#[derive(Debug)]
+struct Pace {
+    sent: AtomicUsize,
+    every: usize,
+}
+
+/// Most messages sent without a turn for the links.
+const STRETCH: usize = 1024;
 
 impl<P: Pattern> Drop for Handle<P> {
     fn drop(&mut self) {
@@ -21,6 +36,56 @@ impl<P: Pattern> Drop for Handle<P> {
 }
 
 impl<P: Pattern> Handle<P> {
+    pub(super) fn new(connection: ConnectionConfig, options: Options, pattern: P) -> Arc<Self> {
+        let every = match (options.send_hwm, connection.socket_type) {
+            (0, _) => STRETCH,
+            // They never wait: more than what a pipe holds would be lost.
+            (hwm, SocketType::Pub | SocketType::XPub) => (hwm / 2).clamp(1, STRETCH),
+            // They wait when a pipe is full.
+            _ => usize::MAX,
+        };
+        let pace = Pace { sent: AtomicUsize::new(0), every };
+        Arc::new(Self(Core::new(connection, options, pattern), pace))
+    }
+
+    /// Gives the links a turn if they have not had one for long.
+    pub(super) async fn pace(&self) {
+        if self.1.every == usize::MAX {
+            return;
+        }
+        // Not exact when several tasks send, and need not be.
+        let sent = self.1.sent.load(Ordering::Relaxed) + 1;
+        if sent < self.1.every {
+            return self.1.sent.store(sent, Ordering::Relaxed);
+        }
+        self.1.sent.store(0, Ordering::Relaxed);
+        tokio::task::yield_now().await;
+    }
+
+    /// Sends by `try_send`, waiting while there is no room. Cancel-safe.
+    pub(super) async fn send(
+        &self,
+        message: Message,
+        mut try_send: impl FnMut(Message) -> Result<(), SendError>,
+    ) -> Result<(), SendError> {
+        // Before the message is queued, so that a caller who gives up while waiting has not sent it.
+        self.pace().await;
+        let mut message = match try_send(message) {
+            Err(SendError { reason: SendFailure::Full, message }) => message,
+            done => return done,
+        };
+        loop {
+            // Registered before the attempt, so that room made in between is not missed.
+            let mut room = pin!(self.0.room.notified());
+            room.as_mut().enable();
+            match try_send(message) {
+                Err(SendError { reason: SendFailure::Full, message: back }) => message = back,
+                done => return done,
+            }
+            room.await;
+        }
+    }
+
     pub(super) async fn bind(&self, endpoint: &Endpoint) -> Result<Endpoint, BindError> {
         listener::bind(&self.0, endpoint).await
     }

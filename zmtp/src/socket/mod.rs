@@ -1,11 +1,23 @@
-//! Sockets, one type each: [`Router`], [`Dealer`].
+//! Sockets, one type each.
 
 mod builder;
 mod dealer;
+pub(crate) mod end;
 mod handle;
 mod network;
+mod options;
+mod outgoing;
+mod pair;
+mod publish;
+mod pull;
+mod push;
 mod receiving;
+mod rep;
+mod req;
 mod router;
+mod subscribe;
+mod xpub;
+mod xsub;
 
 use std::time::Duration;
 
@@ -13,7 +25,18 @@ pub use self::builder::SocketBuilder;
 pub use self::dealer::{Dealer, DealerReceiver, DealerSender};
 pub(crate) use self::network::Network;
 pub use self::network::{Ipv6, Keepalive, KeepaliveError, Resolve};
+pub use self::options::{CanConflate, CanInvert, Immediate, LimitsTopics, ProbesRouters};
+pub use self::pair::{Pair, PairReceiver, PairSender};
+pub use self::publish::Pub;
+pub use self::pull::Pull;
+pub use self::push::Push;
+pub use self::rep::Rep;
+pub use self::req::Req;
 pub use self::router::{Handover, Router, RouterEvent, RouterReceiver, RouterSender};
+pub use self::subscribe::{Sub, SubReceiver, Subscriber};
+pub use self::xpub::{Verbosity, XPub, XPubEvent, XPubReceiver, XPubSender};
+pub use self::xsub::{XSub, XSubReceiver, XSubSender};
+use crate::engine::pipe::Keep;
 
 /// Pauses between attempts to connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +59,10 @@ pub(crate) struct Options {
     pub(crate) max_connections: usize,
     pub(crate) backlog: u32,
     pub(crate) network: Network,
+    /// What a full queue keeps.
+    pub(crate) keep: Keep,
+    /// Whether each new connection is sent an empty message.
+    pub(crate) probe_router: bool,
 }
 
 impl Default for Options {
@@ -50,6 +77,8 @@ impl Default for Options {
             max_connections: usize::MAX,
             backlog: 1024,
             network: Network::default(),
+            keep: Keep::Queued,
+            probe_router: false,
         }
     }
 }

@@ -1,9 +1,11 @@
 //! [`Receiving`]: the application's end of an inbox.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::engine::inbox::{Delivery, Inbox};
+use crate::engine::pipe::{Keep, Pipe};
 use crate::pattern::FairQueue;
 use crate::{Message, RecvError, RoutingId};
 
@@ -11,24 +13,50 @@ use crate::{Message, RecvError, RoutingId};
 const REFRESH: usize = 64;
 
 /// Deliveries taken from the inbox in one go, handed out one by one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Receiving {
     /// Not looked at yet.
     arrived: VecDeque<Delivery>,
     /// Looked at, and waiting for its turn.
     queue: FairQueue,
     turns: usize,
+    keep: Keep,
+}
+
+impl Default for Receiving {
+    fn default() -> Self {
+        Self::new(Keep::Queued)
+    }
 }
 
 impl Receiving {
+    pub(super) fn new(keep: Keep) -> Self {
+        Self { arrived: VecDeque::new(), queue: FairQueue::default(), turns: 0, keep }
+    }
+
     /// The next message, the peers taking turns. Takes nothing out unless it is ready.
     pub(super) fn poll_message(
         &mut self,
         inbox: &Inbox,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(RoutingId, Message), RecvError>> {
+        self.poll_next(inbox, cx, |peer, _| peer.clone())
+    }
+
+    /// As [`poll_message`](Self::poll_message) where it does not matter who sent it.
+    pub(super) fn poll_body(&mut self, inbox: &Inbox, cx: &mut Context<'_>) -> Poll<Result<Message, RecvError>> {
+        self.poll_next(inbox, cx, |_, _| ()).map_ok(|((), message)| message)
+    }
+
+    /// As [`poll_message`](Self::poll_message), with what `of` says of the peer and pipe.
+    pub(super) fn poll_next<T>(
+        &mut self,
+        inbox: &Inbox,
+        cx: &mut Context<'_>,
+        of: impl Fn(&RoutingId, &Arc<Pipe>) -> T,
+    ) -> Poll<Result<(T, Message), RecvError>> {
         loop {
-            if let Some(next) = self.next_message(inbox) {
+            if let Some(next) = self.next(inbox, &of) {
                 return Poll::Ready(Ok(next));
             }
             match inbox.poll_take(cx, &mut self.arrived) {
@@ -40,20 +68,28 @@ impl Receiving {
     }
 
     /// The next message if there is one now.
-    pub(super) fn next_message(&mut self, inbox: &Inbox) -> Option<(RoutingId, Message)> {
+    pub(super) fn next_body(&mut self, inbox: &Inbox) -> Option<Message> {
+        self.next(inbox, |_, _| ()).map(|((), message)| message)
+    }
+
+    /// As [`next_body`](Self::next_body), with what `of` says of the peer and pipe.
+    pub(super) fn next<T>(&mut self, inbox: &Inbox, of: impl Fn(&RoutingId, &Arc<Pipe>) -> T) -> Option<(T, Message)> {
         self.turns += 1;
-        if self.queue.is_empty() || self.turns >= REFRESH {
+        if self.queue.is_empty() || self.turns >= REFRESH || self.keep == Keep::Newest {
             self.turns = 0;
             if self.arrived.is_empty() {
                 inbox.try_take(&mut self.arrived);
             }
             for delivery in self.arrived.drain(..) {
                 if let Delivery::Batch { peer, pipe, messages } = delivery {
-                    self.queue.add(peer, pipe, messages);
+                    match self.keep {
+                        Keep::Queued => self.queue.add(peer, pipe, messages),
+                        Keep::Newest => self.queue.replace(peer, pipe, messages),
+                    }
                 }
             }
         }
-        self.queue.pop()
+        self.queue.pop_with(of)
     }
 
     /// The next delivery in the order they were made.

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -10,7 +9,6 @@ use super::SocketBuilder;
 use super::handle::Handle;
 use super::receiving::Receiving;
 use crate::connection::PeerInfo;
-use crate::engine::core::Core;
 use crate::engine::inbox::Delivery;
 use crate::engine::pipe::PipeError;
 use crate::monitor::{Monitor, Reason};
@@ -64,7 +62,7 @@ impl SocketBuilder<Router> {
     /// Makes the socket. Binding and connecting need a tokio runtime; this does not.
     pub fn build(self) -> Router {
         let routes = Routes::new(self.handover, Random::from_system().next() as u32);
-        let handle = Arc::new(Handle(Core::new(self.connection, self.options, routes)));
+        let handle = Handle::new(self.connection, self.options, routes);
         Router {
             sender: RouterSender { handle: handle.clone() },
             receiver: RouterReceiver { handle, receiving: Receiving::default() },
@@ -183,17 +181,7 @@ impl RouterSender {
     /// # Errors
     /// `Gone` if no connection has that routing id, also if the peer leaves while we wait; `Closed` if the socket is.
     pub async fn send(&self, to: &RoutingId, message: Message) -> Result<(), SendError> {
-        let mut message = message;
-        loop {
-            // Registered before the attempt, so that room made in between is not missed.
-            let mut room = pin!(self.handle.0.room.notified());
-            room.as_mut().enable();
-            match self.try_send(to, message) {
-                Err(SendError { reason: SendFailure::Full, message: back }) => message = back,
-                done => return done,
-            }
-            room.await;
-        }
+        self.handle.send(message, |message| self.try_send(to, message)).await
     }
 
     /// Queues a message for a peer, or gives it back at once with the reason.
