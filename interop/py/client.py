@@ -32,10 +32,12 @@ def delay(name, *args, **options):
 
 
 def burst(name, count, **options):
-    """Many jobs over one socket of the library, tagged by their number."""
+    """Many jobs over one socket of the library, tagged by their number; the socket stays open until stdin ends. (Closed
+    with acceptances unread, it would make the kernel drop what is not sent yet: that is libzmq's loss, not a broker's.)"""
     sender = connected()
     for number in range(count):
         say(defer_job(sender, "jobs." + name, args=[str(number)], **options))
+    sys.stdin.read()
 
 
 def defer(name, *args, **options):

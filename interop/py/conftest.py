@@ -8,11 +8,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+import zmq
 
 from peers import Admin, Client, FakeWorker
 from programs import Marks, PyCli, PyClient, PyJobManager, PyScheduler, Router
 from proxy import Proxy
-from waits import Ports
+from waits import SOON, Ports
+from zmtp_peer import ZmtpPeer
 
 PORTS = Ports()
 
@@ -137,6 +139,31 @@ def py_cli(stack: ExitStack) -> Callable[[str], PyCli]:
     def make(address: str) -> PyCli:
         made = PyCli(address)
         stack.callback(made.close)
+        return made
+
+    return make
+
+
+@pytest.fixture
+def peer(stack: ExitStack) -> Callable[..., ZmtpPeer]:
+    def make(kind: str, **options: int | bytes) -> ZmtpPeer:
+        made = ZmtpPeer(kind, **options)
+        stack.callback(made.close)
+        return made
+
+    return make
+
+
+@pytest.fixture
+def libzmq(stack: ExitStack) -> Callable[..., zmq.Socket]:
+    """Makes libzmq sockets with timeouts; options are pyzmq's attributes."""
+
+    def make(kind: str, **options: object) -> zmq.Socket:
+        made = zmq.Context.instance().socket(getattr(zmq, kind))
+        stack.callback(made.close, linger=0)
+        made.sndtimeo = made.rcvtimeo = int(SOON * 1000)
+        for name, value in options.items():
+            setattr(made, name, value)
         return made
 
     return make

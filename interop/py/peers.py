@@ -240,7 +240,10 @@ class FakeWorker:
         return [message for message in list(self.commands) if message.command == command]
 
     def wait_jobs(self, count: int, timeout: float = SOON) -> list[Job]:
-        until(lambda: len(self.jobs) >= count, f"{count} jobs at worker {self.identity!r}", timeout)
+        try:
+            until(lambda: len(self.jobs) >= count, f"{count} jobs at worker {self.identity!r}", timeout)
+        except AssertionError as late:
+            raise AssertionError(f"{late}; it has {len(self.jobs)}") from None
         return list(self.jobs)
 
     def ready(self, count: int = 1) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import socket
 import struct
+import termios
 import time
 from collections.abc import Iterable
 
 from peers import PROTOCOL, Received, new_id
-from waits import SOON, host_port
+from waits import SOON, host_port, until
 
 MORE, LONG, COMMAND = 1, 2, 4
 
@@ -140,6 +142,14 @@ class Raw:
         finally:
             self.socket.settimeout(SOON)
         return False
+
+    def wait_sent(self) -> None:
+        """Waits until the peer's kernel has confirmed every byte."""
+
+        def unsent() -> int:
+            return struct.unpack("i", fcntl.ioctl(self.socket, termios.TIOCOUTQ, bytes(4)))[0]
+
+        until(lambda: unsent() == 0, "everything is with the peer")
 
     def reset(self) -> None:
         """Closes with a RST."""

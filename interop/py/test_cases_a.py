@@ -400,7 +400,7 @@ def test_a21_everything_the_client_library_really_sent_arrives(router, worker, a
     sending = subprocess.Popen(
         [sys.executable, "-B", str(HERE / "client.py"), "burst", json.dumps([["mark", 3000], {}])],
         env=py_client(router).env,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
@@ -409,11 +409,12 @@ def test_a21_everything_the_client_library_really_sent_arrives(router, worker, a
             sending.stdout.readline()
         router.start()
         able = worker(router, slots=50)
-        assert sending.wait(20) == 0
         able.wait_jobs(1000, 20)
         boss = admin(router)
         until(lambda: boss.status()["completed"] == 1000, "1,000 jobs: what libzmq kept for the client")
         assert [json.loads(job.message)[1]["args"] for job in able.jobs] == [[str(number)] for number in range(1000)]
+        sending.stdin.close()
+        assert sending.wait(20) == 0
     finally:
         if sending.poll() is None:
             sending.kill()

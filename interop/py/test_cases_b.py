@@ -415,6 +415,21 @@ def test_b10_half_a_message_never_surfaces(router, client, worker, admin):
     assert admin(router).status()["malformed"] == 0
 
 
+def test_b10_a_reset_behind_the_last_message_takes_none_with_it(router, worker):
+    """How a libzmq client ends that closes with answers unread: all it sent has arrived, and then comes a RST, on which
+    our writes fail before we have read everything."""
+    able = worker(router, slots=100)
+    total = 0
+    for number in range(20):
+        peer = Raw(router.frontend)
+        peer.handshake()
+        peer.write(b"".join(emqp(b"REQUEST", b"default", b"", b"%d-%d" % (number, n)) for n in range(500)))
+        peer.wait_sent()
+        peer.reset()
+        total += 500
+    assert {job.message for job in able.wait_jobs(total, 20)} == {b"%d-%d" % divmod(n, 500) for n in range(total)}
+
+
 def test_b10_clients_that_come_and_go_do_not_touch_others(router, worker):
     """Three clients exchange jobs with an echo while others connect, ask and break off."""
     worker(router, slots=8, handler=answer)

@@ -7,7 +7,6 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 
 import pytest
 import zmq
@@ -15,59 +14,11 @@ from zmq.utils.monitor import recv_monitor_message
 
 from raw import COMMAND, Raw, command, frame, greeting, message, ready
 from waits import SOON, host_port, until
-from zmtp_peer import Pattern, PeerError, ZmtpPeer, shown
+from zmtp_peer import Pattern, PeerError, ZmtpPeer, link, send_when_known, shown
 
 MIB = 1 << 20
 SIZES = [0, 1, 254, 255, 256, 8191, 8192, MIB]
 OURS, THEIRS = b"our-peer", b"libzmq-peer"
-
-
-@pytest.fixture
-def peer(stack: ExitStack) -> Callable[..., ZmtpPeer]:
-    def make(kind: str, **options: int | bytes) -> ZmtpPeer:
-        made = ZmtpPeer(kind, **options)
-        stack.callback(made.close)
-        return made
-
-    return make
-
-
-@pytest.fixture
-def libzmq(stack: ExitStack) -> Callable[..., zmq.Socket]:
-    """Makes libzmq sockets with timeouts; options are pyzmq's attributes."""
-
-    def make(kind: str, **options: object) -> zmq.Socket:
-        made = zmq.Context.instance().socket(getattr(zmq, kind))
-        stack.callback(made.close, linger=0)
-        made.sndtimeo = made.rcvtimeo = int(SOON * 1000)
-        for name, value in options.items():
-            setattr(made, name, value)
-        return made
-
-    return make
-
-
-def link(ours: ZmtpPeer, theirs: zmq.Socket, who_binds: str) -> None:
-    if who_binds == "we-bind":
-        theirs.connect(ours.bind())
-    else:
-        theirs.bind("tcp://127.0.0.1:*")
-        ours.connect(theirs.last_endpoint.decode())
-
-
-def send_when_known(router: zmq.Socket, frames: list[bytes]) -> None:
-    """A ROUTER can send to a peer only when it knows its name."""
-    router.router_mandatory = 1
-
-    def sent() -> bool:
-        try:
-            router.send_multipart(frames)
-        except zmq.ZMQError as error:
-            assert error.errno == zmq.EHOSTUNREACH
-            return False
-        return True
-
-    until(sent, "the peer is known to libzmq's ROUTER")
 
 
 def payloads() -> Iterator[list[bytes]]:
@@ -369,8 +320,8 @@ def test_b01_nothing_but_handshake_before_the_peers_ready(peer, minor):
         us.connect(listener.address)
         us.send(b"", b"waits")
         with listener.accept() as raw:
-            assert raw.read(64)[10:12] == b"\x03\x01"
             raw.write(greeting(minor=minor))
+            assert raw.read(64)[10:12] == b"\x03\x01"
             body = raw.read_ready()
             assert b"Socket-Type\0\0\0\x06DEALER" in body and b"Identity\0\0\0\x08" + OURS in body
             raw.socket.settimeout(1)

@@ -1,4 +1,4 @@
-"""The program `zmtp-peer`: one ROUTER or DEALER of our own, driven line by line (see interop/src/bin/zmtp-peer.rs)."""
+"""The program `zmtp-peer`: one socket of our own, driven line by line (see interop/src/bin/zmtp-peer/main.rs)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import subprocess
 import threading
 import zlib
 
-from waits import SOON
+import zmq
+
+from waits import SOON, until
 
 #: Longer frames are named by a pattern when sent and by their checksum when received.
 IN_FULL = 1024
@@ -127,3 +129,26 @@ class ZmtpPeer:
                 self.kill()
                 raise
             assert code == 0, f"zmtp-peer ended with {code}"
+
+
+def link(ours: ZmtpPeer, theirs: zmq.Socket, who_binds: str) -> None:
+    if who_binds == "we-bind":
+        theirs.connect(ours.bind())
+    else:
+        theirs.bind("tcp://127.0.0.1:*")
+        ours.connect(theirs.last_endpoint.decode())
+
+
+def send_when_known(router: zmq.Socket, frames: list[bytes]) -> None:
+    """A ROUTER can send to a peer only when it knows its name."""
+    router.router_mandatory = 1
+
+    def sent() -> bool:
+        try:
+            router.send_multipart(frames)
+        except zmq.ZMQError as error:
+            assert error.errno == zmq.EHOSTUNREACH
+            return False
+        return True
+
+    until(sent, "the peer is known to libzmq's ROUTER")

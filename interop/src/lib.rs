@@ -1,1 +1,3 @@
 //! Harness for foreign peers; the tests live in `interop/tests`.
+
+pub mod security;

@@ -32,6 +32,10 @@
 //!
 //! Peers of ZMTP 3.0 and, without security, 2.0 (libzmq 3.2) are served; 1.0 is refused.
 //!
+//! # Security
+//! A socket has one [`Security`]: NULL, PLAIN or CURVE, as client or server. Servers ask an authenticator who may
+//! connect; [`auth`] has the trait and ready-made ones.
+//!
 //! # Where it differs from libzmq
 //! * A second connection with a routing id in use is closed (or takes over, see [`Handover`]); libzmq leaves it open
 //!   and deaf.
@@ -42,12 +46,15 @@
 //!   goes with its listener. `ipc://*` goes to the system's directory for temporary files, not to the working directory.
 //! * IPv6 literals need no option ([`Ipv6`]), and IPv4 ones stay IPv4. An address is understood in full or refused.
 //! * inproc reconnects like any transport when the bound side comes back.
+//! * Under CURVE the server checks that a client's vouch is for this server, HELLO's padding and proof, and that keys are
+//!   not of low order. A client that is refused for the time being (300) is closed at once, not left to its timer.
 //! * There is a limit for whole messages beside the one for frames, and both have a default.
 
 pub mod connection;
 mod endpoint;
 mod engine;
 mod error;
+mod mechanism;
 mod message;
 mod monitor;
 mod pattern;
@@ -64,6 +71,9 @@ pub use endpoint::{
     Endpoint, EndpointError, Host, InprocEndpoint, IpcAddress, IpcEndpoint, SourceAddress, TcpEndpoint,
 };
 pub use error::{BindError, ConnectError, LockstepError, RecvError, SendError, SendFailure, SubscribeError};
+pub use mechanism::auth;
+pub use mechanism::curve::{KEY_LEN, KeyError, KeyPair, PublicKey, SecretKey};
+pub use mechanism::{CredentialsError, EntropyError, Security, SecurityFault, Stage};
 pub use message::{Frames, Message, MessageBuilder};
 pub use monitor::{Monitor, MonitorEvent, Reason};
 pub use peer_address::{Credentials, PeerAddress};

@@ -48,8 +48,8 @@ impl Message {
         Self { head: wire, tail: Bytes::new(), frames }
     }
 
-    /// As [`from_wire`](Self::from_wire), from the two halves that [`wire`](Self::wire) gives.
-    pub(crate) fn from_halves(head: Bytes, tail: Bytes, frames: u32) -> Self {
+    /// As [`from_wire`](Self::from_wire), the body of the last frame apart in `tail`, unless that is empty.
+    pub(crate) fn from_head_and_tail(head: Bytes, tail: Bytes, frames: u32) -> Self {
         Self { head, tail, frames }
     }
 

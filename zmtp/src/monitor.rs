@@ -8,7 +8,7 @@ use thiserror::Error;
 use tokio::sync::broadcast;
 
 use crate::connection::{ConnectionError, PeerInfo};
-use crate::{Endpoint, PeerAddress, RoutingId};
+use crate::{Endpoint, PeerAddress, RoutingId, Stage};
 
 /// Something that happened to a connection, a listener or a dialer.
 #[derive(Debug, Clone)]
@@ -100,6 +100,10 @@ pub enum Reason {
     /// The peer closed it.
     #[error("closed by the peer")]
     PeerClosed,
+    /// The peer closed it during the handshake of a security mechanism, without a word. Waiting for WELCOME under CURVE
+    /// this is what a wrong server key looks like; waiting for READY, a refusal for the time being.
+    #[error("closed by the peer instead of a {0}")]
+    ClosedAwaiting(Stage),
     /// The transport failed.
     #[error("transport failed: {0}")]
     Io(#[source] Arc<io::Error>),

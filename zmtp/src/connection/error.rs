@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use crate::mechanism::{SecurityFault, Stage};
 use crate::wire::command::CommandError;
 use crate::wire::frame::FrameError;
 use crate::wire::greeting::{GreetingError, MechanismName};
@@ -68,6 +69,14 @@ pub enum ConnectionError {
     /// The peer refused us.
     #[error("the peer refused the connection: \"{}\"", .0.escape_ascii())]
     Refused(Box<[u8]>),
+    /// The security mechanism found something wrong.
+    #[error("{stage}: {fault}")]
+    Security {
+        /// Where.
+        stage: Stage,
+        /// What.
+        fault: SecurityFault,
+    },
     /// The handshake did not complete in time.
     #[error("the handshake was not complete in time")]
     HandshakeTimeout,
@@ -96,6 +105,8 @@ impl ConnectionError {
             Self::Refused(_) => 12,
             Self::HandshakeTimeout => 13,
             Self::Silent => 14,
+            Self::Security { fault: SecurityFault::Refused(_), .. } => 24,
+            Self::Security { .. } => 25,
         }
     }
 }

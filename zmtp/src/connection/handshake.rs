@@ -1,40 +1,35 @@
-//! Greeting and NULL handshake (RFC 37, "The NULL Security Mechanism").
+//! Greeting, then the mechanism's commands, up to the end of the handshake.
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 
 use super::{ConnectionConfig, ConnectionError, PeerInfo, legacy};
-use crate::wire::command::{self, Command};
+use crate::PeerAddress;
+use crate::mechanism::{Context, Mechanism, Stage, Step, Transforms};
 use crate::wire::frame::{COMMAND, FrameHeader};
-use crate::wire::greeting::{GREETING_LEN, Greeting, MechanismName, OPENING_LEN, Revision, Version};
-use crate::wire::properties::{self, Properties, Property};
-use crate::{RoutingId, SocketType};
-
-/// Largest handshake command accepted, in bytes: apart from the limits for messages (zmtp.md pitfall 17).
-const MAX_COMMAND: u64 = 64 * 1024;
-/// Most application properties kept of one peer.
-const MAX_PROPERTIES: usize = 64;
+use crate::wire::greeting::{GREETING_LEN, Greeting, OPENING_LEN, Revision, Version};
 
 /// How far the handshake is.
 #[derive(Debug)]
 pub(super) enum Handshake {
     /// The peer's revision is not known, and only the beginning of our greeting is out.
     Opening,
-    /// The peer's greeting is not complete; all of ours is out.
-    Greeting,
     /// The peer speaks ZMTP 2.0; its socket type and routing id are not here.
     Legacy,
-    /// Our READY is out; the peer's is not here.
-    Ready(Version),
+    /// The peer's greeting is not complete; all of ours is out.
+    Greeting,
+    /// The mechanism awaits a command.
+    Commands(Version, Mechanism),
 }
 
 impl Handshake {
-    /// Takes handshake bytes off the front of `input`; gives the peer once its READY is in.
+    /// Takes handshake bytes off the front of `input`; gives the peer once the handshake is complete.
     pub(super) fn receive(
         &mut self,
         input: &mut BytesMut,
         config: &ConnectionConfig,
-        out: &mut impl BufMut,
-    ) -> Result<Option<PeerInfo>, ConnectionError> {
+        address: Option<PeerAddress>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<(Box<PeerInfo>, Transforms)>, ConnectionError> {
         if let Self::Opening = self {
             match Revision::parse(input)? {
                 None => return Ok(None),
@@ -44,86 +39,61 @@ impl Handshake {
                     *self = Self::Legacy;
                 }
                 Some(Revision::V3) => {
-                    out.put_slice(&Greeting::encode(MechanismName::NULL)[OPENING_LEN..]);
+                    out.extend_from_slice(&config.security.greeting()[OPENING_LEN..]);
                     *self = Self::Greeting;
                 }
             }
         }
         if let Self::Legacy = self {
-            return legacy::receive(input, config);
+            return Ok(legacy::receive(input, config)?.map(|peer| (Box::new(peer), Transforms::Clear)));
         }
         if let Self::Greeting = self {
             let Some(greeting) = Greeting::parse(input)? else { return Ok(None) };
-            if greeting.mechanism != MechanismName::NULL {
-                return Err(ConnectionError::Mechanism { ours: MechanismName::NULL, theirs: greeting.mechanism });
+            let (ours, theirs) = (config.security.mechanism(), greeting.mechanism);
+            if theirs != ours {
+                return Err(ConnectionError::Mechanism { ours, theirs });
             }
             input.advance(GREETING_LEN);
-            put_ready(out, config);
-            *self = Self::Ready(greeting.version);
+            let version = greeting.version;
+            let mechanism = Mechanism::start(&mut Context { config, version, address, out })?;
+            *self = Self::Commands(version, mechanism);
         }
-        let Self::Ready(version) = *self else { return Ok(None) };
-        let Some(body) = take_command(input)? else { return Ok(None) };
-        match Command::parse(&body)? {
-            Command::Ready(list) => read_peer(list, version, config, out).map(Some),
-            Command::Error(data) => Err(ConnectionError::Refused(command::error_reason(data).into())),
-            _ => Err(ConnectionError::UnexpectedCommand),
+        while let Self::Commands(version, mechanism) = self {
+            let version = *version;
+            let Some(body) = take_command(input, mechanism.max_command())? else { break };
+            // The state is moved; after an error nobody asks for it.
+            let Self::Commands(_, mechanism) = std::mem::replace(self, Self::Greeting) else { break };
+            match mechanism.step(body, &mut Context { config, version, address, out })? {
+                Step::Next(mechanism) => *self = Self::Commands(version, mechanism),
+                Step::Done(peer, transforms) => return Ok(Some((peer, transforms))),
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the peer has to send next.
+    pub(super) fn awaits(&self) -> Stage {
+        match self {
+            Self::Opening | Self::Legacy | Self::Greeting => Stage::Greeting,
+            Self::Commands(_, mechanism) => mechanism.awaits(),
         }
     }
 }
 
 /// The body of the command at the front of `input`, once it is complete.
-fn take_command(input: &mut BytesMut) -> Result<Option<Bytes>, ConnectionError> {
+fn take_command(input: &mut BytesMut, max: u64) -> Result<Option<BytesMut>, ConnectionError> {
     let Some(header) = FrameHeader::parse(input)? else { return Ok(None) };
     if header.flags & COMMAND == 0 {
         return Err(ConnectionError::MessageInHandshake);
     }
-    if header.size > MAX_COMMAND {
-        return Err(ConnectionError::FrameTooLarge { size: header.size, max: MAX_COMMAND });
+    if header.size > max {
+        return Err(ConnectionError::FrameTooLarge { size: header.size, max });
     }
     let total = header.header + header.size as usize;
     if input.len() < total {
         return Ok(None);
     }
-    let mut frame = input.split_to(total).freeze();
+    let mut frame = input.split_to(total);
     frame.advance(header.header);
     Ok(Some(frame))
-}
-
-/// Writes our READY: the properties libzmq sends, in its order.
-fn put_ready(out: &mut impl BufMut, config: &ConnectionConfig) {
-    let mut list = Vec::with_capacity(64);
-    properties::put(&mut list, "Socket-Type", config.socket_type.name().as_bytes());
-    if config.socket_type.announces_identity() {
-        properties::put(&mut list, "Identity", config.routing_id.as_ref().map_or(&[], RoutingId::as_bytes));
-    }
-    command::put(out, "READY", &[&list]);
-}
-
-/// Checks the peer's properties.
-fn read_peer(
-    list: &[u8],
-    version: Version,
-    config: &ConnectionConfig,
-    out: &mut impl BufMut,
-) -> Result<PeerInfo, ConnectionError> {
-    let mut peer = PeerInfo { version, socket_type: None, routing_id: None, properties: Vec::new() };
-    for property in Properties::new(list) {
-        let (name, value) = property?;
-        if name.eq_ignore_ascii_case(b"Socket-Type") {
-            match SocketType::from_name(value) {
-                Some(theirs) if config.socket_type.may_talk_to(theirs) => peer.socket_type = Some(theirs),
-                _ => {
-                    command::put(out, "ERROR", &[b"\x13Invalid socket type"]);
-                    let theirs = value[..value.len().min(16)].into();
-                    return Err(ConnectionError::SocketType { ours: config.socket_type, theirs });
-                }
-            }
-        } else if name.eq_ignore_ascii_case(b"Identity") {
-            peer.routing_id = if value.is_empty() { None } else { Some(RoutingId::new(value)?) };
-        } else if peer.properties.len() < MAX_PROPERTIES {
-            // A copy: a slice would keep the whole read buffer alive for as long as the peer is connected.
-            peer.properties.push(Property { name: Bytes::copy_from_slice(name), value: Bytes::copy_from_slice(value) });
-        }
-    }
-    Ok(peer)
 }

@@ -7,7 +7,7 @@ use crate::Message;
 use crate::wire::frame::{self, COMMAND, FrameHeader, LONG, MORE};
 
 /// Largest command accepted, in bytes: the longest topic and what goes before it in a SUBSCRIBE.
-const MAX_COMMAND: u64 = 64 * 1024 + 16;
+pub(super) const MAX_COMMAND: u64 = 64 * 1024 + 16;
 
 /// What comes out of the frames.
 #[derive(Debug)]

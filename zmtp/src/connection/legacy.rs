@@ -46,7 +46,7 @@ pub(super) fn receive(input: &mut BytesMut, config: &ConnectionConfig) -> Result
     let Some(id) = rest.get(header.header..header.header + header.size as usize) else { return Ok(None) };
     let routing_id = if id.is_empty() { None } else { Some(RoutingId::new(id)?) };
     input.advance(1 + header.header + header.size as usize);
-    Ok(Some(PeerInfo { version: Version::V2_0, socket_type: Some(socket_type), routing_id, properties: Vec::new() }))
+    Ok(Some(PeerInfo { socket_type: Some(socket_type), routing_id, ..PeerInfo::new(Version::V2_0) }))
 }
 
 /// The type of that number, if it may talk to ours. There is no way to tell such a peer why it is refused.

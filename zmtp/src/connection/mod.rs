@@ -8,6 +8,7 @@
 //!
 //! It knows the greeting, the handshake, frames, commands and heartbeats (RFC 37), and nothing of routing.
 
+mod codec;
 mod error;
 mod handshake;
 mod heartbeat;
@@ -20,16 +21,18 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
+use self::codec::Codec;
 pub use self::error::ConnectionError;
 use self::handshake::Handshake;
 use self::heartbeat::Liveness;
-use self::inbound::{Inbound, Incoming};
+use self::inbound::Incoming;
 pub use self::transmit::Transmit;
+use crate::mechanism::{Security, Stage};
 use crate::wire::command::{self, Command};
 use crate::wire::frame::{self, FrameError};
-use crate::wire::greeting::{Greeting, MechanismName, OPENING_LEN, Version};
+use crate::wire::greeting::{MechanismName, OPENING_LEN, Version};
 use crate::wire::properties::Property;
-use crate::{Message, RoutingId, SocketType};
+use crate::{Message, PeerAddress, RoutingId, SocketType};
 
 /// What a connection has to know beforehand; shared by all connections of a socket.
 #[derive(Debug, Clone)]
@@ -44,6 +47,22 @@ pub struct ConnectionConfig {
     pub handshake_timeout: Option<Duration>,
     /// ZMTP heartbeats; `None`: we send none, but answer the peer's.
     pub heartbeat: Option<Heartbeat>,
+    /// The security mechanism.
+    pub security: Security,
+}
+
+impl ConnectionConfig {
+    /// With everything else at its default.
+    pub fn new(socket_type: SocketType) -> Self {
+        Self {
+            socket_type,
+            routing_id: None,
+            limits: Limits::default(),
+            handshake_timeout: Some(Duration::from_secs(30)),
+            heartbeat: None,
+            security: Security::null(),
+        }
+    }
 }
 
 /// Sizes that are checked before they are believed.
@@ -84,6 +103,10 @@ pub struct PeerInfo {
     pub routing_id: Option<RoutingId>,
     /// Its other properties, such as `X-` ones.
     pub properties: Vec<Property>,
+    /// Who it is, by the word of our authenticator; none if no authenticator was asked.
+    pub user_id: Option<String>,
+    /// What else our authenticator told of it.
+    pub metadata: Vec<Property>,
 }
 
 /// What a connection has to tell.
@@ -105,6 +128,8 @@ pub struct Connection {
     config: Arc<ConnectionConfig>,
     state: State,
     transmit: Transmit,
+    /// Where the peer is, for the authenticator.
+    address: Option<PeerAddress>,
 }
 
 #[derive(Debug)]
@@ -117,7 +142,7 @@ enum State {
 /// What exists only once the handshake is complete.
 #[derive(Debug)]
 struct Open {
-    inbound: Inbound,
+    codec: Codec,
     liveness: Liveness,
     /// ZMTP 2.0 has none.
     has_commands: bool,
@@ -131,12 +156,24 @@ impl Connection {
     /// A new connection: the beginning of our greeting is ready to be written.
     ///
     /// The rest follows once the peer's revision is known, in the same write as our READY: a ZMTP 2.0 peer would
-    /// misread it. libzmq does the same, so a 3.x peer loses at most the time that takes it.
+    /// misread it. libzmq does the same, so a 3.x peer loses at most the time that takes it. Where 2.0 is not served, the
+    /// whole greeting goes at once.
     pub fn new(config: Arc<ConnectionConfig>, now: Instant) -> Self {
         let mut transmit = Transmit::new();
-        transmit.run_mut().extend_from_slice(&Greeting::encode(MechanismName::NULL)[..OPENING_LEN]);
+        let greeting = config.security.greeting();
+        let (handshake, early) = match config.security.allows_older_protocols() {
+            true => (Handshake::Opening, &greeting[..OPENING_LEN]),
+            false => (Handshake::Greeting, &greeting[..]),
+        };
+        transmit.run_mut().extend_from_slice(early);
         let deadline = config.handshake_timeout.map(|timeout| now + timeout);
-        Self { config, state: State::Handshake { handshake: Handshake::Opening, deadline }, transmit }
+        Self { config, state: State::Handshake { handshake, deadline }, transmit, address: None }
+    }
+
+    /// Tells where the peer is, for an authenticator that wants to know.
+    pub fn with_address(mut self, address: PeerAddress) -> Self {
+        self.address = Some(address);
+        self
     }
 
     /// Takes whole frames off the front of `input` and leaves the rest, until `budget` events came out.
@@ -168,21 +205,23 @@ impl Connection {
         events: &mut Vec<Event>,
     ) -> Result<(), ConnectionError> {
         if let State::Handshake { handshake, .. } = &mut self.state {
-            let Some(peer) = handshake.receive(input, &self.config, self.transmit.run_mut())? else { return Ok(()) };
+            let out = self.transmit.run_mut();
+            let done = handshake.receive(input, &self.config, self.address, out)?;
+            let Some((peer, transforms)) = done else { return Ok(()) };
             self.state = State::Open(Open {
-                inbound: Inbound::default(),
+                codec: Codec::new(transforms),
                 liveness: Liveness::new(self.config.heartbeat, peer.version, now),
                 has_commands: peer.version >= Version::V3_0,
                 pong_pending: false,
                 ping_pending: false,
             });
-            events.push(Event::Ready(Box::new(peer)));
+            events.push(Event::Ready(peer));
         }
         let State::Open(open) = &mut self.state else { return Ok(()) };
         open.liveness.on_traffic(now);
         let full = events.len().saturating_add(budget);
         while events.len() < full {
-            match open.inbound.next(input, self.config.limits)? {
+            match open.codec.next(input, self.config.limits)? {
                 None => break,
                 Some(Incoming::Message(message)) => events.push(Event::Message(message)),
                 Some(Incoming::Command(body)) => open.on_command(&body, now, &mut self.transmit, events)?,
@@ -194,8 +233,18 @@ impl Connection {
     /// How many more bytes of the frame at the front of the input are known to be missing.
     pub fn wanted(&self) -> usize {
         match &self.state {
-            State::Open(open) => open.inbound.wanted(),
+            State::Open(open) => open.codec.wanted(),
             _ => 0,
+        }
+    }
+
+    /// What the peer has to send next, while the handshake of a mechanism other than NULL is not complete.
+    pub fn awaits(&self) -> Option<Stage> {
+        match &self.state {
+            State::Handshake { handshake, .. } if self.config.security.mechanism() != MechanismName::NULL => {
+                Some(handshake.awaits())
+            }
+            _ => None,
         }
     }
 
@@ -206,20 +255,23 @@ impl Connection {
 
     /// Encodes a message into the transmit queue.
     pub fn send(&mut self, message: &Message) {
-        if self.is_open() {
-            self.transmit.push(message);
+        if let State::Open(open) = &mut self.state {
+            open.codec.send(message, &mut self.transmit);
         }
     }
 
     /// Moves messages encoded beforehand into the transmit queue and leaves `batch` empty.
     pub fn send_batch(&mut self, batch: &mut Transmit) {
-        if self.is_open() {
-            self.transmit.append(batch);
+        if let State::Open(open) = &mut self.state {
+            open.codec.send_batch(batch, &mut self.transmit);
         }
     }
 
     /// Bytes to write, in order. Advance it by what was written.
     pub fn transmit(&mut self) -> &mut Transmit {
+        if let State::Open(open) = &mut self.state {
+            open.codec.refill(&mut self.transmit);
+        }
         &mut self.transmit
     }
 
@@ -260,7 +312,7 @@ impl Connection {
             State::Open(open) => match open.liveness.on_deadline(now) {
                 Ok(Some(ttl)) => {
                     if !std::mem::replace(&mut open.ping_pending, true) {
-                        command::put_ping(self.transmit.run_mut(), ttl);
+                        open.codec.command(&mut self.transmit, |out| command::put_ping(out, ttl));
                     }
                     Ok(())
                 }
@@ -291,7 +343,7 @@ impl Open {
             Command::Ping(ping) => {
                 self.liveness.on_ping(ping.ttl, now);
                 if !self.pong_pending {
-                    command::put(transmit.run_mut(), "PONG", &[ping.context]);
+                    self.codec.command(transmit, |out| command::put(out, "PONG", &[ping.context]));
                     self.pong_pending = true;
                 }
             }

@@ -55,7 +55,7 @@ fn next(chunk: &mut Bytes, behind: &mut VecDeque<Bytes>) -> Option<Taken> {
             let last = take(chunk, at)?;
             let message = match ahead {
                 None => Message::from_wire(last, frames),
-                Some(ahead) => Message::from_halves(ahead, last, frames),
+                Some(ahead) => Message::from_head_and_tail(ahead, last, frames),
             };
             return Some(Taken::Event(Event::Message(message)));
         }

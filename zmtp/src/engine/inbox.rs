@@ -166,7 +166,7 @@ mod tests {
     use crate::wire::greeting::Version;
 
     fn up(peer: u32, arrival: Arrival) -> Delivery {
-        let info = PeerInfo { version: Version::V3_1, socket_type: None, routing_id: None, properties: Vec::new() };
+        let info = PeerInfo::new(Version::V3_1);
         Delivery::Up { peer: RoutingId::generated(peer), info: Box::new(info), arrival }
     }
 

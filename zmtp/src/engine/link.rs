@@ -65,7 +65,7 @@ where
 {
     let mut membership = Membership::new(context, pipe, core);
     let mut link = Link {
-        connection: Connection::new(membership.core.connection.clone(), now()),
+        connection: Connection::new(membership.core.connection.clone(), now()).with_address(membership.context.peer),
         stream,
         input: None,
         oversized: false,
@@ -310,7 +310,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
                 }
                 Poll::Ready(Err(_) | Ok(0)) if closing => return Err(Reason::Closed),
                 Poll::Ready(Err(error)) => return Err(Reason::Io(Arc::new(error))),
-                Poll::Ready(Ok(0)) => return Err(Reason::PeerClosed),
+                Poll::Ready(Ok(0)) => {
+                    return Err(self.connection.awaits().map_or(Reason::PeerClosed, Reason::ClosedAwaiting));
+                }
                 Poll::Ready(Ok(_)) => {}
             }
         }

@@ -6,7 +6,7 @@ use super::lock::Lock;
 
 /// Least time between two lines of one kind.
 const QUIET: Duration = Duration::from_secs(10);
-const KINDS: usize = 24;
+const KINDS: usize = 32;
 
 /// Decides which of many like events is logged.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::options::PatternOptions;
 use super::{Options, Reconnect};
 use crate::connection::{ConnectionConfig, Heartbeat, Limits};
-use crate::{Handover, RoutingId, SocketType};
+use crate::{Handover, RoutingId, Security, SocketType};
 
 /// Settings of a socket to be; `T` is the socket's type. Made by `Router::builder()` and its like.
 ///
@@ -23,13 +23,7 @@ pub struct SocketBuilder<T> {
 
 impl<T> SocketBuilder<T> {
     pub(super) fn new(socket_type: SocketType) -> Self {
-        let connection = ConnectionConfig {
-            socket_type,
-            routing_id: None,
-            limits: Limits::default(),
-            handshake_timeout: Some(Duration::from_secs(30)),
-            heartbeat: None,
-        };
+        let connection = ConnectionConfig::new(socket_type);
         Self {
             options: Options::default(),
             connection,
@@ -94,6 +88,14 @@ impl<T> SocketBuilder<T> {
     /// Heartbeats (HEARTBEAT_IVL, HEARTBEAT_TIMEOUT, HEARTBEAT_TTL). Default `None`: we send no PING, but answer all.
     pub fn heartbeat(mut self, heartbeat: impl Into<Option<Heartbeat>>) -> Self {
         self.connection.heartbeat = heartbeat.into();
+        self
+    }
+
+    /// The security mechanism and our part in it (PLAIN_*, CURVE_*, ZAP_DOMAIN). Default: NULL, no security at all.
+    ///
+    /// Both sides of a connection need the same mechanism and opposite parts, client and server.
+    pub fn security(mut self, security: Security) -> Self {
+        self.connection.security = security;
         self
     }
 

@@ -20,6 +20,10 @@ pub struct MechanismName([u8; 20]);
 impl MechanismName {
     /// No security at all.
     pub const NULL: Self = Self::from_ascii("NULL");
+    /// User name and password, in clear (RFC 24).
+    pub const PLAIN: Self = Self::from_ascii("PLAIN");
+    /// Public keys and encryption (RFC 25).
+    pub const CURVE: Self = Self::from_ascii("CURVE");
 
     const fn from_ascii(name: &str) -> Self {
         let mut padded = [0; 20];
@@ -109,6 +113,13 @@ impl Greeting {
         bytes[11] = MINOR;
         bytes[MECHANISM].copy_from_slice(&mechanism.0);
         bytes[AS_SERVER] = 0;
+        bytes
+    }
+
+    /// The greeting of a PLAIN or CURVE server. Nobody relies on the difference: libzmq does not make it.
+    pub fn encode_as_server(mechanism: MechanismName) -> [u8; GREETING_LEN] {
+        let mut bytes = Self::encode(mechanism);
+        bytes[AS_SERVER] = 1;
         bytes
     }
 

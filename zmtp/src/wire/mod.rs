@@ -4,3 +4,4 @@ pub mod command;
 pub mod frame;
 pub mod greeting;
 pub mod properties;
+pub mod z85;

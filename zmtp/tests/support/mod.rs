@@ -77,13 +77,7 @@ pub fn wire<B: AsRef<[u8]>>(bodies: &[B]) -> Vec<u8> {
 }
 
 pub fn config(socket_type: SocketType) -> ConnectionConfig {
-    ConnectionConfig {
-        socket_type,
-        routing_id: None,
-        limits: Limits::default(),
-        handshake_timeout: Some(Duration::from_secs(30)),
-        heartbeat: None,
-    }
+    ConnectionConfig::new(socket_type)
 }
 
 /// One connection fed by hand.
@@ -133,6 +127,21 @@ pub async fn soon<F: Future>(what: &str, future: F) -> F::Output {
 /// A loopback endpoint whose port the system chooses.
 pub fn any_port() -> Endpoint {
     "tcp://127.0.0.1:0".parse().unwrap()
+}
+
+/// Messages of the sizes and shapes where encodings change.
+pub fn shapes() -> Vec<Message> {
+    let long = |len: usize| -> Vec<u8> { (0..=u8::MAX).cycle().take(len).collect() };
+    vec![
+        Message::from("hello"),
+        Message::from(""),
+        Message::from(long(300)),
+        Message::from(long(1 << 20)),
+        Message::from_frames(["", "one", "", "two", ""]),
+        Message::from_frames([long(1 << 20), vec![], long(8192), long(222), long(223), b"end".to_vec()]),
+        Message::from_frames([b"".to_vec(), long(300_000)]),
+        Message::from_frames((0..300).map(|number| number.to_string())),
+    ]
 }
 
 /// An endpoint where nobody listens.

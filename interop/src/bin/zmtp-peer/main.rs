@@ -1,9 +1,13 @@
-//! One ROUTER or DEALER of this workspace, driven line by line over stdin and stdout by the Python suite.
+//! One socket of this workspace, driven line by line over stdin and stdout by the Python suite.
 //!
 //! A line is a command and its words; the answer is one line, `ok ...` or `error ...`. Frames are written in hex, an
 //! empty one as `-`, and a large one as `@LENGTH:START`: the bytes 0 to 255 over and over, beginning at START. A received
-//! frame of more than 1,024 bytes is shown as `#LENGTH:ADLER32`. A ROUTER's messages begin with the peer's routing id.
+//! frame of more than 1,024 bytes is shown as `#LENGTH:ADLER32`. A ROUTER's messages begin with the peer's routing id, and
+//! an XPUB's subscriptions are messages of `01` or `00` and the topic.
 //! End of input closes the socket and the program.
+
+mod options;
+mod socket;
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt::Write as _;
@@ -13,15 +17,15 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
-use zmtp::{
-    Dealer, Endpoint, Handover, Heartbeat, Ipv6, Limits, Message, Monitor, MonitorEvent, Reconnect, Router, RoutingId,
-    SendError, SendFailure, SocketBuilder,
-};
+use zmtp::{Dealer, Endpoint, Message, MonitorEvent, RoutingId};
+
+use self::options::Options;
+use self::socket::Socket;
 
 /// What went wrong, in words for the answer.
 type Failure = String;
 
-const USAGE: &str = "the first command is: socket router|dealer [name=value ...]";
+const USAGE: &str = "the first command is: socket TYPE [name=value ...]";
 const SHOWN_IN_FULL: usize = 1024;
 
 fn main() -> Result<(), std::io::Error> {
@@ -68,18 +72,15 @@ struct Peer {
 #[derive(Default)]
 struct Seen {
     events: VecDeque<&'static str>,
+    /// Why handshakes failed.
+    failures: Vec<String>,
     peers: HashSet<RoutingId>,
     handshakes: usize,
 }
 
 impl Peer {
     fn new(kind: &str, options: &[&str]) -> Result<Self, Failure> {
-        let options = Options::parse(options)?;
-        let socket = match kind {
-            "router" => Socket::Router(options.router()?),
-            "dealer" => Socket::Dealer(options.common(Dealer::builder())?.build()),
-            _ => return Err(USAGE.to_owned()),
-        };
+        let socket = Options::parse(options)?.socket(kind)?;
         Ok(Self { socket, seen: Arc::default(), endpoint: None })
     }
 
@@ -96,7 +97,10 @@ impl Peer {
                 self.socket.connect(&endpoint.parse().map_err(text)?)?;
                 Ok(String::new())
             }
+            ["subscribe", topic] => self.socket.subscribe(&parse_frame(topic)?).map(|()| String::new()),
+            ["unsubscribe", topic] => self.socket.unsubscribe(&parse_frame(topic)?).map(|()| String::new()),
             ["endpoint"] => self.endpoint.as_ref().map(ToString::to_string).ok_or_else(|| "not bound".to_owned()),
+            ["failures"] => Ok(std::mem::take(&mut locked(&self.seen).failures).join(" | ")),
             ["events"] => Ok(Vec::from(std::mem::take(&mut locked(&self.seen).events)).join(" ")),
             ["until-known", id, ms] => {
                 let id = RoutingId::any(unhex(id)?).map_err(text)?;
@@ -193,7 +197,10 @@ impl Seen {
                 self.peers.insert(routing_id);
                 "handshake-succeeded"
             }
-            MonitorEvent::HandshakeFailed { .. } => "handshake-failed",
+            MonitorEvent::HandshakeFailed { reason, .. } => {
+                self.failures.push(reason.to_string());
+                "handshake-failed"
+            }
             MonitorEvent::Disconnected { .. } => "disconnected",
             _ => "other",
         };
@@ -212,138 +219,8 @@ async fn churn(count: usize, endpoint: &Endpoint) -> Result<String, Failure> {
     Ok(count.to_string())
 }
 
-/// Either type; messages are lists of frames, a ROUTER's with the routing id in front.
-enum Socket {
-    Router(Router),
-    Dealer(Dealer),
-}
-
-impl Socket {
-    async fn bind(&self, endpoint: &Endpoint) -> Result<Endpoint, Failure> {
-        match self {
-            Self::Router(router) => router.bind(endpoint).await,
-            Self::Dealer(dealer) => dealer.bind(endpoint).await,
-        }
-        .map_err(text)
-    }
-
-    fn connect(&self, endpoint: &Endpoint) -> Result<(), Failure> {
-        match self {
-            Self::Router(router) => router.connect(endpoint),
-            Self::Dealer(dealer) => dealer.connect(endpoint),
-        }
-        .map_err(text)
-    }
-
-    fn monitor(&self) -> Monitor {
-        match self {
-            Self::Router(router) => router.monitor(),
-            Self::Dealer(dealer) => dealer.monitor(),
-        }
-    }
-
-    async fn send(&self, frames: Vec<Vec<u8>>) -> Result<(), Failure> {
-        match self {
-            Self::Router(router) => {
-                let (to, message) = addressed(&frames)?;
-                router.send(&to, message).await
-            }
-            Self::Dealer(dealer) => dealer.send(Message::from_frames(frames)).await,
-        }
-        .map_err(why)
-    }
-
-    fn try_send(&self, frames: Vec<Vec<u8>>) -> Result<(), Failure> {
-        match self {
-            Self::Router(router) => {
-                let (to, message) = addressed(&frames)?;
-                router.try_send(&to, message)
-            }
-            Self::Dealer(dealer) => dealer.try_send(Message::from_frames(frames)),
-        }
-        .map_err(why)
-    }
-
-    async fn receive(&mut self) -> Result<Vec<Vec<u8>>, Failure> {
-        let (from, message) = match self {
-            Self::Router(router) => router.recv().await.map(|(from, message)| (Some(from), message)),
-            Self::Dealer(dealer) => dealer.recv().await.map(|message| (None, message)),
-        }
-        .map_err(text)?;
-        let id = from.map(|id| id.as_bytes().to_vec());
-        Ok(id.into_iter().chain(message.frames().map(<[u8]>::to_vec)).collect())
-    }
-
-    async fn close(self) {
-        match self {
-            Self::Router(router) => router.close().await,
-            Self::Dealer(dealer) => dealer.close().await,
-        }
-    }
-}
-
-fn addressed(frames: &[Vec<u8>]) -> Result<(RoutingId, Message), Failure> {
-    let (id, body) = frames.split_first().ok_or("no frames")?;
-    Ok((RoutingId::any(id).map_err(text)?, Message::from_frames(body)))
-}
-
-/// Options of the `socket` command; times in milliseconds.
-#[derive(Default)]
-struct Options<'a>(Vec<(&'a str, &'a str)>);
-
-impl<'a> Options<'a> {
-    fn parse(words: &[&'a str]) -> Result<Self, Failure> {
-        words
-            .iter()
-            .map(|word| word.split_once('=').ok_or_else(|| format!("not name=value: {word}")))
-            .collect::<Result<_, _>>()
-            .map(Self)
-    }
-
-    fn router(&self) -> Result<Router, Failure> {
-        let handover = self.0.contains(&("handover", "1"));
-        let builder = self.common(Router::builder())?;
-        Ok(builder.handover(if handover { Handover::Replace } else { Handover::Refuse }).build())
-    }
-
-    fn common<T>(&self, builder: SocketBuilder<T>) -> Result<SocketBuilder<T>, Failure> {
-        let mut builder = builder.linger(Duration::from_secs(1));
-        let mut reconnect = Reconnect { first: Duration::from_millis(100), longest: Duration::from_secs(5) };
-        let mut limits = Limits::default();
-        for (name, value) in &self.0 {
-            match *name {
-                "id" => builder = builder.routing_id(RoutingId::new(unhex(value)?).map_err(text)?),
-                "send_hwm" => builder = builder.send_hwm(number(value)?),
-                "receive_hwm" => builder = builder.receive_hwm(number(value)?),
-                "linger" => builder = builder.linger(millis(value)?),
-                "handshake" => builder = builder.handshake_timeout(millis(value)?),
-                "heartbeat" => {
-                    let interval = millis(value)?;
-                    builder = builder.heartbeat(Heartbeat { interval, timeout: interval * 5, ttl: Duration::ZERO });
-                }
-                "reconnect" => reconnect.first = millis(value)?,
-                "reconnect_max" => reconnect.longest = millis(value)?,
-                "max_frame" => limits.frame = number(value)? as u64,
-                "max_message" => limits.message = number(value)? as u64,
-                "handover" => {}
-                "ipv6" => builder = builder.ipv6(if *value == "1" { Ipv6::DualStack } else { Ipv6::Never }),
-                _ => return Err(format!("no such option: {name}")),
-            }
-        }
-        Ok(builder.reconnect(reconnect).limits(limits))
-    }
-}
-
 fn locked(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
     seen.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn why(error: SendError) -> Failure {
-    match error.reason {
-        SendFailure::Full => "full".to_owned(),
-        SendFailure::Gone => "gone".to_owned(),
-        other => other.to_string(),
-    }
 }
 
 fn text(error: impl std::fmt::Display) -> Failure {

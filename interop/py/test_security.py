@@ -1,0 +1,267 @@
+"""PLAIN and CURVE against libzmq in both roles: messages, heartbeats, refusals."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import pytest
+import zmq
+from zmq.utils import z85
+from zmq.utils.monitor import recv_monitor_message
+
+from raw import Raw
+from test_zmtp import PAIRS, link, payloads, peer, send_when_known  # noqa: F401 (peer is a fixture)
+from waits import SOON, until
+from zmtp_peer import shown
+
+OURS, THEIRS = b"our-peer", b"libzmq-peer"
+SERVER, CLIENT, OTHER = zmq.curve_keypair(), zmq.curve_keypair(), zmq.curve_keypair()
+MS = 1000
+
+
+@pytest.fixture
+def context(stack: ExitStack) -> zmq.Context:
+    """A context of its own, for a ZAP handler that others are not to meet."""
+    made = zmq.Context()
+    stack.callback(made.term)
+    return made
+
+
+@pytest.fixture
+def libzmq(context: zmq.Context, stack: ExitStack) -> Callable[..., zmq.Socket]:
+    def make(kind: str, **options: object) -> zmq.Socket:
+        made = context.socket(getattr(zmq, kind))
+        stack.callback(made.close, linger=0)
+        made.sndtimeo = made.rcvtimeo = int(SOON * MS)
+        for name, value in options.items():
+            setattr(made, name, value)
+        return made
+
+    return make
+
+
+class Zap:
+    """Answers every request with one status and keeps what was asked."""
+
+    def __init__(self, context: zmq.Context, stack: ExitStack, status: bytes) -> None:
+        self.requests: list[list[bytes]] = []
+        self._status = status
+        self._stop = threading.Event()
+        self._handle = context.socket(zmq.REP)
+        self._handle.bind("inproc://zeromq.zap.01")
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+        stack.callback(self.close)
+
+    def _serve(self) -> None:
+        with self._handle as handle:
+            while not self._stop.is_set():
+                if handle.poll(20):
+                    request = handle.recv_multipart()
+                    self.requests.append(request)
+                    handle.send_multipart([b"1.0", request[1], self._status, b"", b"user", b""])
+
+    def close(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+class Events:
+    """What the monitor of a libzmq socket tells."""
+
+    def __init__(self, handle: zmq.Socket) -> None:
+        self._handle = handle
+        self._monitor = handle.get_monitor_socket()
+        self._monitor.rcvtimeo = int(SOON * MS)
+
+    def until(self, *wanted: int) -> dict:
+        while (event := recv_monitor_message(self._monitor))["event"] not in wanted:
+            pass
+        return event
+
+    def close(self) -> None:
+        self._handle.disable_monitor()
+        self._monitor.close(linger=0)
+
+
+def curve_client(secret: tuple[bytes, bytes] = CLIENT, server: bytes = SERVER[0]) -> dict[str, str]:
+    """Options of our client."""
+    return {"curve_secret": secret[1].decode(), "curve_server_key": server.decode()}
+
+
+def curve_server(accept: bytes = b"any") -> dict[str, str]:
+    """Options of our server."""
+    return {"curve_secret": SERVER[1].decode(), "curve_accept": accept.decode()}
+
+
+def their_client(server: bytes = SERVER[0]) -> dict[str, object]:
+    return {"curve_serverkey": server, "curve_publickey": CLIENT[0], "curve_secretkey": CLIENT[1]}
+
+
+THEIR_SERVER = {"curve_server": 1, "curve_secretkey": SERVER[1]}
+
+#: Mechanism and role of ours: options of ours, options of theirs.
+SIDES = {
+    "plain-client": ({"plain_user": b"admin", "plain_password": b"secret"}, {"plain_server": 1}),
+    "plain-server": ({"plain_accept": "61646d696e:736563726574"}, {"plain_username": b"admin", "plain_password": b"secret"}),
+    "curve-client": (curve_client(), THEIR_SERVER),
+    "curve-server": (curve_server(), their_client()),
+    "curve-server-known": (curve_server(CLIENT[0] + b"," + OTHER[0]), their_client()),
+}
+
+
+@pytest.mark.parametrize("who_binds", ["we-bind", "libzmq-binds"])
+@pytest.mark.parametrize(("ours", "theirs"), [pair for pair in PAIRS if pair[1] not in ("REP", "REQ")])
+@pytest.mark.parametrize("side", SIDES)
+def test_b17_messages_of_every_size_both_ways(peer, context, libzmq, stack, side, ours, theirs, who_binds):  # noqa: F811
+    our_options, their_options = SIDES[side]
+    zap = Zap(context, stack, b"200") if side == "plain-client" else None
+    us = peer(ours, id=OURS, **our_options)
+    them = libzmq(theirs, routing_id=THEIRS, **their_options)
+    link(us, them, who_binds)
+    if ours == "router":
+        us.command("until-known", THEIRS.hex(), 5000)
+    to_them = [THEIRS] if ours == "router" else []
+    for frames in payloads():
+        us.send(*to_them, *frames)
+        got = them.recv_multipart()
+        assert got == ([OURS, *frames] if theirs == "ROUTER" else frames)
+        if theirs == "ROUTER":
+            send_when_known(them, got)
+        else:
+            them.send_multipart(got)
+        assert us.receive(20) == [part.hex() for part in to_them] + [shown(part) for part in frames]
+    if zap is not None:
+        assert zap.requests[0][5:] == [b"PLAIN", b"admin", b"secret"]
+
+
+@pytest.mark.parametrize("who", ["we", "libzmq"])
+@pytest.mark.parametrize("side", ["plain-server", "curve-client", "curve-server"])
+def test_b17_heartbeats_under_a_mechanism(peer, libzmq, side, who):  # noqa: F811
+    our_options, their_options = SIDES[side]
+    us = peer("router", **our_options, **({"heartbeat": 50} if who == "we" else {}))
+    them = libzmq("DEALER", routing_id=THEIRS, **their_options)
+    if who == "libzmq":
+        them.heartbeat_ivl, them.heartbeat_timeout, them.heartbeat_ttl = 50, 250, 300
+    link(us, them, "we-bind")
+    us.command("until-known", THEIRS.hex(), 5000)
+    # Idle for several timeouts: whoever missed an answer would have hung up.
+    assert us.receive(1.5) is None
+    us.send(THEIRS, b"still there")
+    assert them.recv_multipart() == [b"still there"]
+    assert "disconnected" not in us.events()
+
+
+def test_b17_reconnecting_makes_fresh_keys(peer, libzmq):  # noqa: F811
+    us = peer("dealer", reconnect=20, reconnect_max=50, **curve_client())
+    them = libzmq("ROUTER", **THEIR_SERVER)
+    them.bind("tcp://127.0.0.1:*")
+    address = them.last_endpoint.decode()
+    us.connect(address)
+    for number in range(3):
+        us.send(b"%d" % number)
+        assert them.recv_multipart()[1:] == [b"%d" % number]
+        them.close(linger=0)
+        until(lambda: "disconnected" in us.events(), "the loss is noticed")
+        them = libzmq("ROUTER", **THEIR_SERVER)
+        until(lambda: bound(them, address), "the port is free again")
+
+
+def bound(handle: zmq.Socket, address: str) -> bool:
+    try:
+        handle.bind(address)
+    except zmq.ZMQError:
+        return False
+    return True
+
+
+# -- Refusals ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("side", ["plain-client", "curve-client"])
+@pytest.mark.parametrize("status", [b"400", b"500"])
+def test_what_libzmq_says_when_it_refuses_us(peer, context, libzmq, stack, side, status):  # noqa: F811
+    zap = Zap(context, stack, status)
+    us = peer("dealer", **SIDES[side][0])
+    them = libzmq("ROUTER", **SIDES[side][1])
+    link(us, them, "libzmq-binds")
+    until(lambda: "gave-up" in us.events(), "the dealer gives up")
+    assert us.command("failures") == f'the peer refused the connection: "{status.decode()}"'
+    shown_credentials = {"plain-client": [b"PLAIN", b"admin", b"secret"], "curve-client": [b"CURVE", z85.decode(CLIENT[0])]}
+    assert zap.requests[0][5:] == shown_credentials[side]
+
+
+@pytest.mark.parametrize("side", ["plain-client", "curve-client"])
+def test_after_a_temporary_refusal_we_try_again(peer, context, libzmq, stack, side):  # noqa: F811
+    zap = Zap(context, stack, b"300")
+    # libzmq says nothing and does not even close; its handshake timer does.
+    us = peer("dealer", reconnect=20, reconnect_max=50, **SIDES[side][0])
+    them = libzmq("ROUTER", handshake_ivl=200, **SIDES[side][1])
+    link(us, them, "libzmq-binds")
+    until(lambda: len(zap.requests) >= 3, "the dealer comes back")
+    assert "gave-up" not in us.events()
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ({"plain_accept": "61646d696e:736563726574"}, {"plain_username": b"admin", "plain_password": b"wrong"}),
+        (curve_server(OTHER[0]), their_client()),
+    ],
+    ids=["plain", "curve"],
+)
+def test_libzmq_understands_our_refusal(peer, libzmq, stack, ours, theirs):  # noqa: F811
+    us = peer("router", **ours)
+    them = libzmq("DEALER", reconnect_ivl=20, **theirs)
+    events = Events(them)
+    stack.callback(events.close)
+    link(us, them, "we-bind")
+    failed = events.until(zmq.EVENT_HANDSHAKE_FAILED_AUTH, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
+    if "curve_secret" in ours:
+        assert (failed["event"], failed["value"]) == (zmq.EVENT_HANDSHAKE_FAILED_AUTH, 400)
+    until(lambda: "denied (400)" in us.command("failures"), "we say why")
+    assert us.receive(0.5) is None
+    assert us.events().count("accepted") == 1, "libzmq does not come back"
+
+
+def test_a_wrong_server_key_towards_libzmq(peer, libzmq):  # noqa: F811
+    us = peer("dealer", reconnect=20, reconnect_max=50, **curve_client(server=OTHER[0]))
+    them = libzmq("ROUTER", **THEIR_SERVER)
+    link(us, them, "libzmq-binds")
+    for attempt in ("first", "second"):
+        until(lambda: "retrying" in us.events(), f"the {attempt} retry")
+    assert "instead of a WELCOME" in us.command("failures")
+
+
+def test_a_wrong_server_key_towards_us(peer, libzmq):  # noqa: F811
+    us = peer("router", **curve_server())
+    them = libzmq("DEALER", reconnect_ivl=20, **their_client(server=OTHER[0]))
+    link(us, them, "we-bind")
+    for attempt in ("first", "second"):
+        until(lambda: "HELLO: the box does not open" in us.command("failures"), f"the {attempt} attempt")
+    right = libzmq("DEALER", **their_client())
+    right.connect(us.command("endpoint"))
+    right.send(b"hello")
+    assert us.receive()[1:] == [b"hello".hex()]
+
+
+@pytest.mark.parametrize("theirs", [{}, {"plain_username": b"a", "plain_password": b"b"}], ids=["null", "plain"])
+def test_b17_another_mechanism_is_refused_and_others_are_served(peer, libzmq, theirs):  # noqa: F811
+    us = peer("router", **curve_server())
+    address = us.bind()
+    silent = [Raw(address) for _ in range(20)]
+    stranger = libzmq("DEALER", **theirs)
+    stranger.connect(address)
+    stranger.send(b"evil")
+    them = libzmq("DEALER", **their_client())
+    them.connect(address)
+    them.send(b"hello")
+    assert us.receive()[1:] == [b"hello".hex()]
+    # libzmq reads our greeting before it has sent all of its own, and hangs up.
+    refusals = ("we want CURVE", "instead of a greeting")
+    until(lambda: us.command("failures").endswith(refusals), "the stranger is gone")
+    assert us.receive(0.2) is None
+    for raw in silent:
+        raw.close()
