@@ -26,6 +26,7 @@ const SHELLS: &[&str] = &[
     "zmtp/src/engine",
     "zmtp/src/socket",
     "zmtp/src/monitor.rs",
+    "zmtp/src/proxy.rs",
 ];
 
 fn sources(folder: &str) -> Vec<(String, String)> {

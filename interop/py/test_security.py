@@ -12,13 +12,14 @@ from zmq.utils import z85
 from zmq.utils.monitor import recv_monitor_message
 
 from raw import Raw
-from test_zmtp import PAIRS, link, payloads, peer, send_when_known  # noqa: F401 (peer is a fixture)
+from test_zmtp import payloads
 from waits import SOON, until
-from zmtp_peer import shown
+from zmtp_peer import link, send_when_known, shown
 
 OURS, THEIRS = b"our-peer", b"libzmq-peer"
 SERVER, CLIENT, OTHER = zmq.curve_keypair(), zmq.curve_keypair(), zmq.curve_keypair()
 MS = 1000
+PAIRS = [("router", "DEALER"), ("router", "ROUTER"), ("dealer", "DEALER"), ("dealer", "ROUTER")]
 
 
 @pytest.fixture
@@ -113,9 +114,9 @@ SIDES = {
 
 
 @pytest.mark.parametrize("who_binds", ["we-bind", "libzmq-binds"])
-@pytest.mark.parametrize(("ours", "theirs"), [pair for pair in PAIRS if pair[1] not in ("REP", "REQ")])
+@pytest.mark.parametrize(("ours", "theirs"), PAIRS)
 @pytest.mark.parametrize("side", SIDES)
-def test_b17_messages_of_every_size_both_ways(peer, context, libzmq, stack, side, ours, theirs, who_binds):  # noqa: F811
+def test_b17_messages_of_every_size_both_ways(peer, context, libzmq, stack, side, ours, theirs, who_binds):
     our_options, their_options = SIDES[side]
     zap = Zap(context, stack, b"200") if side == "plain-client" else None
     us = peer(ours, id=OURS, **our_options)
@@ -139,7 +140,7 @@ def test_b17_messages_of_every_size_both_ways(peer, context, libzmq, stack, side
 
 @pytest.mark.parametrize("who", ["we", "libzmq"])
 @pytest.mark.parametrize("side", ["plain-server", "curve-client", "curve-server"])
-def test_b17_heartbeats_under_a_mechanism(peer, libzmq, side, who):  # noqa: F811
+def test_b17_heartbeats_under_a_mechanism(peer, libzmq, side, who):
     our_options, their_options = SIDES[side]
     us = peer("router", **our_options, **({"heartbeat": 50} if who == "we" else {}))
     them = libzmq("DEALER", routing_id=THEIRS, **their_options)
@@ -154,7 +155,7 @@ def test_b17_heartbeats_under_a_mechanism(peer, libzmq, side, who):  # noqa: F81
     assert "disconnected" not in us.events()
 
 
-def test_b17_reconnecting_makes_fresh_keys(peer, libzmq):  # noqa: F811
+def test_b17_reconnecting_makes_fresh_keys(peer, libzmq):
     us = peer("dealer", reconnect=20, reconnect_max=50, **curve_client())
     them = libzmq("ROUTER", **THEIR_SERVER)
     them.bind("tcp://127.0.0.1:*")
@@ -182,7 +183,7 @@ def bound(handle: zmq.Socket, address: str) -> bool:
 
 @pytest.mark.parametrize("side", ["plain-client", "curve-client"])
 @pytest.mark.parametrize("status", [b"400", b"500"])
-def test_what_libzmq_says_when_it_refuses_us(peer, context, libzmq, stack, side, status):  # noqa: F811
+def test_what_libzmq_says_when_it_refuses_us(peer, context, libzmq, stack, side, status):
     zap = Zap(context, stack, status)
     us = peer("dealer", **SIDES[side][0])
     them = libzmq("ROUTER", **SIDES[side][1])
@@ -194,7 +195,7 @@ def test_what_libzmq_says_when_it_refuses_us(peer, context, libzmq, stack, side,
 
 
 @pytest.mark.parametrize("side", ["plain-client", "curve-client"])
-def test_after_a_temporary_refusal_we_try_again(peer, context, libzmq, stack, side):  # noqa: F811
+def test_after_a_temporary_refusal_we_try_again(peer, context, libzmq, stack, side):
     zap = Zap(context, stack, b"300")
     # libzmq says nothing and does not even close; its handshake timer does.
     us = peer("dealer", reconnect=20, reconnect_max=50, **SIDES[side][0])
@@ -212,7 +213,7 @@ def test_after_a_temporary_refusal_we_try_again(peer, context, libzmq, stack, si
     ],
     ids=["plain", "curve"],
 )
-def test_libzmq_understands_our_refusal(peer, libzmq, stack, ours, theirs):  # noqa: F811
+def test_libzmq_understands_our_refusal(peer, libzmq, stack, ours, theirs):
     us = peer("router", **ours)
     them = libzmq("DEALER", reconnect_ivl=20, **theirs)
     events = Events(them)
@@ -226,7 +227,7 @@ def test_libzmq_understands_our_refusal(peer, libzmq, stack, ours, theirs):  # n
     assert us.events().count("accepted") == 1, "libzmq does not come back"
 
 
-def test_a_wrong_server_key_towards_libzmq(peer, libzmq):  # noqa: F811
+def test_a_wrong_server_key_towards_libzmq(peer, libzmq):
     us = peer("dealer", reconnect=20, reconnect_max=50, **curve_client(server=OTHER[0]))
     them = libzmq("ROUTER", **THEIR_SERVER)
     link(us, them, "libzmq-binds")
@@ -235,7 +236,7 @@ def test_a_wrong_server_key_towards_libzmq(peer, libzmq):  # noqa: F811
     assert "instead of a WELCOME" in us.command("failures")
 
 
-def test_a_wrong_server_key_towards_us(peer, libzmq):  # noqa: F811
+def test_a_wrong_server_key_towards_us(peer, libzmq):
     us = peer("router", **curve_server())
     them = libzmq("DEALER", reconnect_ivl=20, **their_client(server=OTHER[0]))
     link(us, them, "we-bind")
@@ -248,7 +249,7 @@ def test_a_wrong_server_key_towards_us(peer, libzmq):  # noqa: F811
 
 
 @pytest.mark.parametrize("theirs", [{}, {"plain_username": b"a", "plain_password": b"b"}], ids=["null", "plain"])
-def test_b17_another_mechanism_is_refused_and_others_are_served(peer, libzmq, theirs):  # noqa: F811
+def test_b17_another_mechanism_is_refused_and_others_are_served(peer, libzmq, theirs):
     us = peer("router", **curve_server())
     address = us.bind()
     silent = [Raw(address) for _ in range(20)]
@@ -265,3 +266,28 @@ def test_b17_another_mechanism_is_refused_and_others_are_served(peer, libzmq, th
     assert us.receive(0.2) is None
     for raw in silent:
         raw.close()
+
+
+@pytest.mark.parametrize("side", ["plain-server", "curve-client", "curve-server"])
+@pytest.mark.parametrize("length", [0, 1, 245, 246, 256])
+def test_b17_subscriptions_under_a_mechanism(peer, libzmq, side, length):
+    """Pitfall 13: a subscription is a command inside the box, whoever publishes."""
+    our_options, their_options = SIDES[side]
+    topic = b"t" * length
+    us, them = peer("pub", **our_options), libzmq("SUB", **their_options)
+    them.subscribe(topic)
+    link(us, them, "we-bind")
+
+    def arrives() -> bool:
+        us.send(topic + b"news", b"two")
+        return bool(them.poll(50))
+
+    until(arrives, "our message reaches libzmq's SUB")
+    assert them.recv_multipart() == [topic + b"news", b"two"]
+
+    us, them = peer("sub", **our_options), libzmq("XPUB", **their_options)
+    us.command("subscribe", topic.hex() or "-")
+    link(us, them, "we-bind")
+    assert them.recv() == b"\x01" + topic
+    them.send_multipart([topic + b"news", b"two"])
+    assert us.receive() == [(topic + b"news").hex(), b"two".hex()]

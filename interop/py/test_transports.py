@@ -13,7 +13,7 @@ import pytest
 import zmq
 
 from raw import Raw, frame, greeting
-from test_zmtp import OURS, THEIRS, Libzmq, libzmq, payloads, peer  # noqa: F401  (two are fixtures)
+from test_zmtp import OURS, THEIRS, Libzmq, payloads
 from waits import until
 from zmtp_peer import Pattern, PeerError, shown
 

@@ -11,6 +11,7 @@ use super::core::{Broker, Turn};
 use super::jobs::Place;
 use super::losses::Lost;
 use super::schedulers::SchedulerKey;
+use super::shutdown::Phase;
 use super::timers::Timer;
 use super::workers::{Standing, Worker, WorkerKey};
 use super::{BrokerConfig, DownReason, SocketId, Why};
@@ -62,12 +63,25 @@ impl Broker {
             self.on_seen(turn, key);
         } else if self.schedulers.find(from).is_some() {
             self.note_alive(turn, from);
-        } else if socket == self.sockets.frontend {
-            // Perhaps a scheduler: a DISCONNECT would end it. It notices our silence and registers anew.
-            self.note_stranger(from);
-        } else {
+        } else if socket != self.sockets.frontend {
             self.on_stranger(turn, from);
+        } else if socket != self.sockets.backend && matches!(self.phase, Phase::Running) {
+            self.adopt_scheduler(turn, from);
+        } else {
+            // Where workers and schedulers share a socket it may be either, and a DISCONNECT would end a scheduler.
+            self.note_stranger(from);
         }
+    }
+
+    /// A HEARTBEAT from the frontend: only schedulers send any there, so this one knows an earlier run of the broker. If it
+    /// is busy, the replies to its jobs keep it from noticing that this run does not know it, and a DISCONNECT would end it.
+    fn adopt_scheduler(&mut self, turn: &mut Turn<'_>, from: &RoutingId) {
+        self.noted.forget(from);
+        info!(scheduler = %from, "scheduler of an earlier run is back");
+        let key = self.schedulers.add(from, turn.now.mono);
+        self.note_alive(turn, from);
+        self.beat_scheduler(turn, key);
+        self.arm_scheduler(turn.now.mono, key);
     }
 
     /// Someone the broker does not know acts as a worker: a DISCONNECT makes it register anew. Said once.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use tokio::sync::mpsc;
+use tracing::info;
 use zmtp::{BindError, Endpoint, Limits};
 
 use self::hub::Hub;
@@ -164,6 +165,7 @@ impl Server {
     pub async fn bind(conf: ServerConf) -> Result<Self, ServerError> {
         let sockets = Sockets::bind(&conf).await?;
         let (sender, control) = mpsc::unbounded_channel();
+        info!("jobs are kept in memory only: what waits or runs when this process ends is lost");
         let hub = Hub::new(conf, sockets, Box::new(MemoryStore::default()));
         Ok(Self { hub, control, handle: ServerHandle(sender) })
     }

@@ -284,6 +284,10 @@ impl Model {
             (b"HEARTBEAT", 0 | 1) if roles.backend && !self.workers.contains_key(&key) => {
                 self.step.unknown = (!self.schedulers.contains_key(&key)).then_some(key);
             }
+            // Only schedulers send any there: it knows an earlier run of the broker.
+            (b"HEARTBEAT", 0 | 1) if roles.frontend && !roles.backend && self.stopping.is_none() => {
+                self.schedulers.entry(key).or_insert(self.now);
+            }
             (b"KBYE" | b"KBAI", 0) => {
                 self.schedulers.remove(&key);
                 if let Some(worker) = self.workers.get_mut(&key) {

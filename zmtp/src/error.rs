@@ -5,7 +5,7 @@ use std::io;
 use thiserror::Error;
 
 use crate::EndpointError;
-use crate::{Endpoint, Message};
+use crate::{Endpoint, Message, RoutingId};
 
 /// Why an endpoint could not be bound.
 #[derive(Debug, Error)]
@@ -40,6 +40,9 @@ pub enum ConnectError {
     /// This endpoint can never be connected to.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
+    /// The routing id chosen for its peer is another peer's.
+    #[error("routing id \"{0}\" is in use by another connection")]
+    RoutingIdInUse(RoutingId),
     /// The socket is closed.
     #[error("the socket is closed")]
     Closed,

@@ -17,11 +17,30 @@
 //! # Ok(()) }
 //! ```
 //!
+//! # Patterns
+//! A socket of each type does only what its type can: a PUSH has no `recv`, a SUB no `send`, and an option that a type
+//! does not know does not compile. Every type here has an example.
+//!
+//! | Pattern | Types | A message goes to | When there is no room or nobody |
+//! |---|---|---|---|
+//! | Addressed | [`Router`] with [`Dealer`] or [`Req`] | the peer named | `send` waits, or says that the peer is gone |
+//! | Dealt out | [`Dealer`] with [`Router`], [`Dealer`] or [`Rep`] | one peer after another | `send` waits |
+//! | Request and reply | [`Req`] with [`Rep`] | one peer, and back to the asker | a request waits, a reply is dropped |
+//! | Publish and subscribe | [`Pub`] or [`XPub`] with [`Sub`] or [`XSub`] | all who subscribe to what it begins with | dropped for that subscriber |
+//! | Pipeline | [`Push`] with [`Pull`] | one peer after another | `send` waits |
+//! | Pair | [`Pair`] with [`Pair`] | the one peer | `send` waits |
+//!
+//! Either side may bind, and a socket may bind and connect as often as it likes. What is sent to a connected endpoint
+//! before anybody is there waits. [`proxy`] joins two sockets into a queue, forwarder or streamer.
+//!
+//! Receiving halves are `Stream`s; [`Push`], [`Pub`], [`DealerSender`] and [`PairSender`] are `Sink`s. `recv` and `send` are
+//! cancel-safe: put them under `select!` or a timeout (which stands for RCVTIMEO and SNDTIMEO) as you like.
+//!
 //! # Layers
 //! * [`wire`]: greeting, frames, commands, properties; pure functions over bytes.
 //! * [`connection`]: one connection as a state machine without socket or clock.
-//! * [`Router`], [`Dealer`]: sockets on tokio. Each connection is one task on the caller's runtime; there is no
-//!   background thread. A message is handed over encoded and written in batches.
+//! * [`Router`], [`Dealer`] and the others: sockets on tokio. Each connection is one task on the caller's runtime; there
+//!   is no background thread. A message is handed over encoded and written in batches.
 //!
 //! # Transports
 //! tcp, ipc (Unix domain sockets) and inproc, see [`Endpoint`]; all with the same sockets, events and limits. inproc
@@ -46,6 +65,12 @@
 //!   goes with its listener. `ipc://*` goes to the system's directory for temporary files, not to the working directory.
 //! * IPv6 literals need no option ([`Ipv6`]), and IPv4 ones stay IPv4. An address is understood in full or refused.
 //! * inproc reconnects like any transport when the bound side comes back.
+//! * A REQ skips a malformed reply and keeps the connection; a PAIR closes a second peer; PUSH and PUB read and discard
+//!   what peers send, and so answer PING.
+//! * Subscriptions are never subject to the send high-water mark, and come before anything else on each connection.
+//! * On an XPUB only a message of a single frame is a subscription; in libzmq each frame that begins so is one, unless
+//!   ONLY_FIRST_SUBSCRIBE is set. Topics have at most 65,536 bytes, and those of one peer a limit in memory.
+//! * A SUBSCRIBE to a socket that does not publish is dropped; libzmq hands it to the application.
 //! * Under CURVE the server checks that a client's vouch is for this server, HELLO's padding and proof, and that keys are
 //!   not of low order. A client that is refused for the time being (300) is closed at once, not left to its timer.
 //! * There is a limit for whole messages beside the one for frames, and both have a default.

@@ -272,8 +272,11 @@ impl MessageBuilder {
 
     /// Appends a frame, copying its body.
     pub fn frame(mut self, body: impl AsRef<[u8]>) -> Self {
+        let body = body.as_ref();
         self.start_frame();
-        frame::put(&mut self.head, 0, body.as_ref());
+        // Header and body in one allocation: written piece by piece, the first few bytes would have one of their own.
+        self.head.reserve(frame::MAX_HEADER + body.len());
+        frame::put(&mut self.head, 0, body);
         self
     }
 

@@ -10,7 +10,7 @@ use support::{Raw, any_port, dead_port, id, soon, until};
 use zmtp::auth::{AllowAny, CurveKeys};
 use zmtp::{
     Dealer, Endpoint, KeyPair, Message, Monitor, MonitorEvent, PublicKey, Reason, Reconnect, Router, RouterEvent,
-    Security, SocketBuilder, Stage,
+    Security, SocketBuilder, Stage, Sub, XPub, XPubEvent,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -170,4 +170,24 @@ async fn b17_strangers_beside_a_valid_client() {
     let down = soon("the client's end", receiver.recv_event()).await.unwrap();
     assert!(matches!(down, RouterEvent::Down { peer, .. } if peer == id("worker-1")));
     assert!(receiver.try_recv_event().is_none());
+}
+
+/// Pitfall 13: subscriptions are commands, and stay commands inside the box.
+#[tokio::test]
+async fn b17_subscriptions_ride_inside() {
+    let keys = pair();
+    let mut xpub = XPub::builder().security(Security::curve_server(keys.clone(), AllowAny)).build();
+    let endpoint = xpub.bind(&any_port()).await.unwrap();
+    let mut sub = Sub::builder().security(Security::curve_client(keys.public(), pair())).build();
+    let topics = ["", "A", &"x".repeat(245), &"x".repeat(246), &"y".repeat(65_536)];
+    for topic in topics {
+        sub.subscribe(topic).unwrap();
+    }
+    sub.connect(&endpoint).unwrap();
+    for topic in topics {
+        let event = soon("a subscription", xpub.recv()).await.unwrap();
+        assert!(matches!(event, XPubEvent::Subscribe(heard) if heard == topic.as_bytes()), "{topic:.10}");
+    }
+    xpub.send(Message::from_frames(["A", "news"])).await.unwrap();
+    assert_eq!(soon("the news", sub.recv()).await.unwrap(), Message::from_frames(["A", "news"]));
 }

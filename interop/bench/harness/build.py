@@ -39,7 +39,7 @@ def c_programs(names):
     """Compiles the C programs; their paths by name."""
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if not compiler:
-        raise Failed("the load driver is a C program and there is no C compiler: apt-get install gcc libc6-dev")
+        raise Failed("what uses libzmq is written in C and there is no C compiler: apt-get install gcc libc6-dev")
     probe = subprocess.run([compiler, "-E", "-x", "c", "-"], input=b"#include <zmq.h>\n", capture_output=True)
     if probe.returncode:
         raise Failed("libzmq's header is missing: apt-get install libzmq3-dev")
@@ -56,6 +56,23 @@ def rust_program(name, package):
     """The release build of one of our binaries."""
     _run(["cargo", "build", "--release", "--package", package, "--bin", name], f"{name} (release)", cwd=ROOT)
     return os.path.join(target_directory(), "release", name)
+
+
+def foreign_crate(name):
+    """The release build of the roles with another Rust crate; these are a package of their own."""
+    program = "bench-" + name
+    manifest = os.path.join(BENCH, "crates", "Cargo.toml")
+    _run(["cargo", "build", "--release", "--locked", "--manifest-path", manifest, "--target-dir", target_directory(),
+          "--no-default-features", "--features", name, "--bin", program], f"{program} (release)", cwd=BENCH)
+    return os.path.join(target_directory(), "release", program)
+
+
+def curve_keys():
+    """A fresh CURVE key pair in Z85: public, secret."""
+    keys = ctypes.create_string_buffer(41), ctypes.create_string_buffer(41)
+    if ctypes.CDLL(ctypes.util.find_library("zmq")).zmq_curve_keypair(*keys):
+        raise Failed("libzmq makes no CURVE keys here")
+    return [key.value.decode() for key in keys]
 
 
 def python_router():

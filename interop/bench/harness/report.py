@@ -9,9 +9,15 @@ class Figures:
     def __init__(self, columns):
         self.columns = columns  # key, heading, decimals
         self.runs = {}
+        self.reasons = {}
 
     def add(self, scenario, contestant, measured):
         self.runs.setdefault(scenario, {}).setdefault(contestant, []).append(measured)
+
+    def explain(self, scenario, contestant, reason):
+        """Why there are no figures of this contestant."""
+        self.runs.setdefault(scenario, {})
+        self.reasons.setdefault(scenario, {})[contestant] = reason
 
     def values(self, scenario, contestant, key):
         """One value for each round; None where that run failed."""
@@ -33,6 +39,7 @@ class Figures:
             "ratios": {f"{a}/{b}": {key: spread(self.ratios(scenario, a, b, key)) for key, *_ in self.columns}
                        for a, b in pairs if a in contestants and b in contestants},
             "runs": contestants,
+            "absent": self.reasons.get(scenario, {}),
         } for scenario, contestants in self.runs.items()}
 
     def table(self, pairs):
@@ -42,10 +49,11 @@ class Figures:
             rows.append([scenario] + [heading for _, heading, _ in self.columns])
             for name, figures in data["contestants"].items():
                 rows.append(["  " + name] + [_cell(figures[key], decimals) for key, _, decimals in self.columns])
+            rows += [[f"  {name}: {reason}"] for name, reason in data["absent"].items()]
             for name, figures in data["ratios"].items():
                 rows.append(["  " + name] + [_cell(figures[key], 2, "x") for key, *_ in self.columns])
             rows.append([])
-        widths = [max(len(row[i]) for row in rows if row) for i in range(len(self.columns) + 1)]
+        widths = [max((len(row[i]) for row in rows if i < len(row)), default=0) for i in range(len(self.columns) + 1)]
         return "\n".join("  ".join([row[0].ljust(widths[0])] + [c.rjust(w) for c, w in zip(row[1:], widths[1:])])
                          if row else "" for row in rows)
 

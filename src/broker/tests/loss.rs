@@ -147,6 +147,15 @@ fn a18_a_job_managers_new_identity_replies_for_the_old() {
     assert!(world.view("old").unwrap().in_flight.is_empty());
 }
 
+/// A busy Python scheduler never notices that the broker is another one.
+#[test]
+fn a18_a_scheduler_of_an_earlier_run_is_taken_over_by_its_heartbeat() {
+    let mut world = World::new();
+    world.receive(super::world::FRONT, "s", &[b"HEARTBEAT", b"1.5"]);
+    assert!(world.sent().is_empty(), "a DISCONNECT would end it");
+    assert_eq!(world.broker.snapshot().schedulers.len(), 1);
+}
+
 #[test]
 fn a18_an_unknown_worker_is_told_to_register_once() {
     let mut world = World::new();

@@ -14,6 +14,8 @@ use crate::{Handover, Message, RoutingId};
 #[derive(Debug)]
 pub(crate) struct Routes {
     routes: HashMap<RoutingId, Route>,
+    /// Names that we gave to connected endpoints, whatever their peers announce.
+    given: Vec<(Arc<Pipe>, RoutingId)>,
     handover: Handover,
     /// Counter of generated ids.
     next: u32,
@@ -21,7 +23,8 @@ pub(crate) struct Routes {
 
 #[derive(Debug)]
 struct Route {
-    link: LinkId,
+    /// `None` for a connected endpoint that was never there.
+    link: Option<LinkId>,
     pipe: Arc<Pipe>,
     origin: Origin,
 }
@@ -29,7 +32,17 @@ struct Route {
 impl Routes {
     /// `start` should be random: with it, generated ids of one run mean nothing in the next.
     pub(crate) fn new(handover: Handover, start: u32) -> Self {
-        Self { routes: HashMap::new(), handover, next: start }
+        Self { routes: HashMap::new(), given: Vec::new(), handover, next: start }
+    }
+
+    /// Gives a connected endpoint a name of ours, under which it takes messages at once; whether the name was free.
+    pub(crate) fn name(&mut self, pipe: Arc<Pipe>, id: RoutingId) -> bool {
+        if self.routes.get(&id).is_some_and(|route| route.pipe.is_running()) {
+            return false;
+        }
+        self.routes.insert(id.clone(), Route { link: None, pipe: pipe.clone(), origin: Origin::Connected });
+        self.given.push((pipe, id));
+        true
     }
 
     /// Queues a message for a peer; `None` if nobody has that id.
@@ -57,13 +70,14 @@ impl Pattern for Routes {
     fn attach(&mut self, peer: Joining<'_>) -> Admission {
         // A connected endpoint may come back as somebody else.
         if peer.origin == Origin::Connected {
-            self.forget(peer.pipe);
+            self.routes.retain(|_, route| !Arc::ptr_eq(&route.pipe, peer.pipe));
         }
-        let id = match &peer.info.routing_id {
+        let given = self.given.iter().find(|(pipe, _)| Arc::ptr_eq(pipe, peer.pipe)).map(|(_, id)| id);
+        let id = match given.or(peer.info.routing_id.as_ref()) {
             Some(id) => id.clone(),
             None => self.generate(),
         };
-        let route = Route { link: peer.link, pipe: peer.pipe.clone(), origin: peer.origin };
+        let route = Route { link: Some(peer.link), pipe: peer.pipe.clone(), origin: peer.origin };
         match self.routes.entry(id.clone()) {
             hashbrown::hash_map::Entry::Vacant(vacant) => {
                 vacant.insert(route);
@@ -83,7 +97,7 @@ impl Pattern for Routes {
 
     fn detach(&mut self, link: LinkId, peer: &RoutingId, _origin: Origin) -> bool {
         match self.routes.get(peer) {
-            Some(route) if route.link == link => {
+            Some(route) if route.link == Some(link) => {
                 // What is queued for a connected endpoint waits for its return, unless it was told to finish.
                 if route.origin == Origin::Accepted || !route.pipe.is_running() {
                     self.routes.remove(peer);
@@ -96,5 +110,6 @@ impl Pattern for Routes {
 
     fn forget(&mut self, pipe: &Arc<Pipe>) {
         self.routes.retain(|_, route| !Arc::ptr_eq(&route.pipe, pipe));
+        self.given.retain(|(of, _)| !Arc::ptr_eq(of, pipe));
     }
 }

@@ -92,6 +92,18 @@ impl<P: Pattern> Handle<P> {
 
     /// Starts a dialer; the pipe it owns goes to `add` first. A second call for one endpoint does nothing.
     pub(super) fn connect(&self, endpoint: &Endpoint, add: impl FnOnce(&mut P, Arc<Pipe>)) -> Result<(), ConnectError> {
+        self.try_connect(endpoint, |pattern, pipe| {
+            add(pattern, pipe);
+            Ok(())
+        })
+    }
+
+    /// As [`connect`](Self::connect), unless `add` refuses.
+    pub(super) fn try_connect(
+        &self,
+        endpoint: &Endpoint,
+        add: impl FnOnce(&mut P, Arc<Pipe>) -> Result<(), ConnectError>,
+    ) -> Result<(), ConnectError> {
         endpoint.check_connect()?;
         self.0.options.network.ipv6.check(endpoint)?;
         if self.0.closing.is_cancelled() {
@@ -99,7 +111,10 @@ impl<P: Pattern> Handle<P> {
         }
         let pipe = self.0.new_pipe();
         let Some(running) = self.0.add_endpoint(endpoint, Some(pipe.clone())) else { return Ok(()) };
-        add(&mut self.0.pattern.lock(), pipe.clone());
+        if let Err(refused) = add(&mut self.0.pattern.lock(), pipe.clone()) {
+            self.0.forget_endpoint(endpoint, &running);
+            return Err(refused);
+        }
         self.0.room.notify_waiters();
         let dialing = dialer::dial(self.0.clone(), endpoint.clone(), pipe, running, Random::from_system());
         self.0.tasks.spawn(dialing);

@@ -2,8 +2,11 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+
+use futures_core::Stream;
 
 use super::SocketBuilder;
 use super::handle::Handle;
@@ -90,6 +93,18 @@ impl Router {
     /// Only for an endpoint that can never be connected to; everything else is retried.
     pub fn connect(&self, endpoint: &Endpoint) -> Result<(), ConnectError> {
         self.sender.handle.connect(endpoint, |_, _| {})
+    }
+
+    /// As [`connect`](Self::connect), with a routing id of our choice for whoever is there, whatever it announces
+    /// (CONNECT_ROUTING_ID). Messages may be sent to it at once: they wait.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect), and `RoutingIdInUse` if another peer has that id.
+    pub fn connect_as(&self, endpoint: &Endpoint, peer: &RoutingId) -> Result<(), ConnectError> {
+        self.sender.handle.try_connect(endpoint, |routes, pipe| match routes.name(pipe, peer.clone()) {
+            true => Ok(()),
+            false => Err(ConnectError::RoutingIdInUse(peer.clone())),
+        })
     }
 
     /// Stops listening on an endpoint. See [`RouterSender::unbind`].
@@ -216,7 +231,7 @@ impl RouterSender {
     }
 }
 
-/// The receiving half of a [`Router`].
+/// The receiving half of a [`Router`]. Also a [`Stream`], which ends when the socket is closed.
 #[derive(Debug)]
 pub struct RouterReceiver {
     handle: Arc<Handle<Routes>>,
@@ -290,6 +305,15 @@ impl RouterReceiver {
     fn set_aside(&mut self) -> Option<RouterEvent> {
         let (peer, message) = self.receiving.set_aside()?;
         Some(RouterEvent::Messages { peer, messages: VecDeque::from([message]) })
+    }
+}
+
+impl Stream for RouterReceiver {
+    type Item = (RoutingId, Message);
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Self { handle, receiving } = self.get_mut();
+        receiving.poll_message(&handle.0.inbox, cx).map(Result::ok)
     }
 }
 

@@ -299,3 +299,31 @@ impl Target {
         .await;
     }
 }
+
+/// A hand-made peer that speaks 3.`minor`.
+pub async fn raw_peer(mut raw: Raw, socket_type: &str, minor: u8) -> Raw {
+    let mut hello = greeting();
+    hello[11] = minor;
+    raw.send(&[hello, ready(socket_type, b"")].concat()).await;
+    raw.read(64).await;
+    assert_eq!(raw.read_frame().await.0, 4, "READY");
+    raw
+}
+
+pub async fn raw_to(endpoint: &Endpoint, socket_type: &str, minor: u8) -> Raw {
+    raw_peer(Raw::connect(endpoint).await, socket_type, minor).await
+}
+
+/// Waits until everything sent so far has been taken in.
+pub async fn settled(raw: &mut Raw) {
+    raw.send(&command("PING", b"\0\0")).await;
+    assert_eq!(raw.read_frame().await, (4, b"\x04PONG".to_vec()));
+}
+
+/// A subscription, or its end, in the form of a command or of a message.
+pub fn wish(subscribe: bool, topic: &[u8], as_command: bool) -> Vec<u8> {
+    match as_command {
+        true => command(if subscribe { "SUBSCRIBE" } else { "CANCEL" }, topic),
+        false => frame(0, &[&[u8::from(subscribe)], topic].concat()),
+    }
+}
