@@ -42,6 +42,15 @@
 //! * [`Router`], [`Dealer`] and the others: sockets on tokio. Each connection is one task on the caller's runtime; there
 //!   is no background thread. A message is handed over encoded and written in batches.
 //!
+//! # Transports
+//! tcp, ipc (Unix domain sockets) and inproc, see [`Endpoint`]; all with the same sockets, events and limits. inproc
+//! joins sockets of one process, on whichever runtimes they live: names belong to the process and go with the socket
+//! that bound them, connecting before binding waits, and mechanisms and heartbeats do not apply. The connecting socket's
+//! runtime moves the messages. Between two sockets there may be, beside both queues, as many messages under way as one
+//! send queue holds.
+//!
+//! Peers of ZMTP 3.0 and, without security, 2.0 (libzmq 3.2) are served; 1.0 is refused.
+//!
 //! # Security
 //! A socket has one [`Security`]: NULL, PLAIN or CURVE, as client or server. Servers ask an authenticator who may
 //! connect; [`auth`] has the trait and ready-made ones.
@@ -52,6 +61,10 @@
 //! * Reconnecting backs off with jitter and starts over only after a completed handshake, not after a TCP success.
 //! * Any received byte is a sign of life for heartbeats, not only whole frames.
 //! * Ids a ROUTER generates start at a random number; a peer may not announce one that begins with a zero byte.
+//! * Binding an ipc path replaces a socket that nobody listens on, never one that is in use nor another file; the file
+//!   goes with its listener. `ipc://*` goes to the system's directory for temporary files, not to the working directory.
+//! * IPv6 literals need no option ([`Ipv6`]), and IPv4 ones stay IPv4. An address is understood in full or refused.
+//! * inproc reconnects like any transport when the bound side comes back.
 //! * A REQ skips a malformed reply and keeps the connection; a PAIR closes a second peer; PUSH and PUB read and discard
 //!   what peers send, and so answer PING.
 //! * Subscriptions are never subject to the send high-water mark, and come before anything else on each connection.

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use support::{echo, id, named_dealer, soon, until};
+use zmtp::connection::ConnectionError;
 use zmtp::{
-    BindError, Dealer, Endpoint, Handover, Message, MonitorEvent, PeerAddress, Reason, Reconnect, Router, RouterEvent,
-    SendFailure, SocketType,
+    BindError, Dealer, Endpoint, Handover, Message, MonitorEvent, PeerAddress, Pull, Push, Reason, Reconnect, Rep, Req,
+    Router, RouterEvent, SendFailure, SocketType, Sub, XPub, XPubEvent,
 };
 
 /// A name of one's own for each test.
@@ -325,4 +326,73 @@ async fn limits_of_connections_hold() {
     dealers[2].connect(&at).unwrap();
     let refused = |event| matches!(event, MonitorEvent::Retrying { reason: Reason::Connect(_), .. }).then_some(());
     until(&mut monitor, "the refusal", refused).await;
+}
+
+/// Subscriptions are commands in the pipe as on a wire; large bodies come behind their envelope in pieces.
+#[tokio::test]
+async fn other_socket_types() {
+    let at = name();
+    let mut publisher = XPub::builder().build();
+    publisher.bind(&at).await.unwrap();
+    let mut subscriber = Sub::builder().build();
+    subscriber.subscribe("a").unwrap();
+    subscriber.connect(&at).unwrap();
+    let event = soon("the subscription", publisher.recv()).await.unwrap();
+    assert!(matches!(event, XPubEvent::Subscribe(topic) if topic == "a"));
+    for topic in ["b", "a"] {
+        publisher.send(Message::from_frames([topic, "body"])).await.unwrap();
+    }
+    assert_eq!(soon("what it wants", subscriber.recv()).await.unwrap(), Message::from_frames(["a", "body"]));
+    assert!(subscriber.unsubscribe("a"));
+    let event = soon("the end of it", publisher.recv()).await.unwrap();
+    assert!(matches!(event, XPubEvent::Cancel(topic) if topic == "a"));
+
+    let at = name();
+    let mut rep = Rep::builder().build();
+    rep.bind(&at).await.unwrap();
+    let mut req = Req::builder().correlate(true).relaxed(true).build();
+    req.connect(&at).unwrap();
+    for size in [0, 10, 10_000, 1 << 20] {
+        let first = Message::builder().frame(vec![1; size]).bytes(vec![2; size].into()).build();
+        let other = Message::builder().bytes(vec![3; size].into()).frame("end").build();
+        for body in [first, other] {
+            soon("a request", req.send(body.clone())).await.unwrap();
+            let got = soon("a request", rep.recv()).await.unwrap();
+            assert!(got == body);
+            rep.send(got).unwrap();
+            assert!(soon("a reply", req.recv()).await.unwrap() == body);
+        }
+    }
+
+    let at = name();
+    let mut pull = Pull::builder().build();
+    pull.bind(&at).await.unwrap();
+    let push = Push::builder().build();
+    push.connect(&at).unwrap();
+    for n in 0..100 {
+        push.send(Message::from(format!("{n}"))).await.unwrap();
+        assert_eq!(text(&soon("a message", pull.recv()).await.unwrap()), n.to_string());
+    }
+}
+
+#[tokio::test]
+async fn a_peer_of_the_wrong_type_is_refused_on_both_sides() {
+    let at = name();
+    let router = router();
+    let mut bound_side = router.monitor();
+    router.bind(&at).await.unwrap();
+    let push = Push::builder().build();
+    let mut dialing_side = push.monitor();
+    push.connect(&at).unwrap();
+    for (monitor, types) in
+        [(&mut bound_side, (SocketType::Router, "PUSH")), (&mut dialing_side, (SocketType::Push, "ROUTER"))]
+    {
+        let reason = until(monitor, "the refusal", |event| match event {
+            MonitorEvent::HandshakeFailed { reason, .. } => Some(reason),
+            _ => None,
+        });
+        let reason = reason.await;
+        let Reason::Protocol(ConnectionError::SocketType { ours, theirs }) = reason else { panic!("{reason}") };
+        assert_eq!((ours, &theirs[..]), (types.0, types.1.as_bytes()));
+    }
 }

@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
+use zmtp::auth::{AllowAny, Passwords};
 use zmtp::connection::{Connection, ConnectionConfig, ConnectionError, Event};
 use zmtp::wire::command::{self, Command};
 use zmtp::wire::frame::{self, FrameHeader};
 use zmtp::wire::greeting::{GREETING_LEN, Greeting, MechanismName, Revision};
 use zmtp::wire::properties::{self, Properties};
-use zmtp::{Endpoint, Heartbeat, Limits, Message, RoutingId, SocketType};
+use zmtp::wire::z85;
+use zmtp::{Endpoint, Heartbeat, KEY_LEN, KeyPair, Limits, Message, RoutingId, Security, SocketType};
 
 /// What a target does with its input: panics if something is wrong.
 pub type Target = fn(&[u8]);
@@ -28,6 +30,9 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("connection", connection),
     ("endpoint", endpoint),
     ("message", message),
+    ("plain", plain),
+    ("curve", curve),
+    ("z85", z85),
 ];
 
 /// Limits that inputs of a few kilobytes can meet.
@@ -217,6 +222,72 @@ pub fn message(data: &[u8]) {
     assert_eq!(bytes.len(), message.wire_len());
     assert_eq!(receiver.feed(&bytes, usize::MAX), Ok(()));
     assert_eq!(receiver.events, [Event::Message(message)]);
+}
+
+/// A PLAIN server or client, fed as [`connection`] is. The first byte chooses the side, the second the pieces.
+pub fn plain(data: &[u8]) {
+    let Some(([side, piece], data)) = data.split_first_chunk::<2>() else { return };
+    let security = if side & 1 == 0 {
+        let passwords = Passwords::new();
+        assert_eq!(passwords.insert("admin", "secret"), Ok(()));
+        Some(Security::plain_server(passwords))
+    } else {
+        Security::plain_client("admin", "secret").ok()
+    };
+    let Some(security) = security else { return };
+    let config = ConnectionConfig { security, ..config(SocketType::Router) };
+    let whole = run(config.clone(), data, data.len().max(1), usize::MAX);
+    assert_eq!(run(config, data, usize::from(*piece) + 1, 1), whole);
+}
+
+/// A CURVE client and server, and somebody between them who changes bytes: each four bytes name a transfer, a place in
+/// it and what is done to the byte there. Nothing but what was sent is ever received, and all of it if nothing changed.
+pub fn curve(data: &[u8]) {
+    let server = KeyPair::from_secret([7; KEY_LEN].into());
+    let client = KeyPair::from_secret([9; KEY_LEN].into());
+    let curve = |socket_type, security| ConnectionConfig { security, ..config(socket_type) };
+    let mut ends = [
+        Fed::new(curve(SocketType::Dealer, Security::curve_client(server.public(), client))),
+        Fed::new(curve(SocketType::Router, Security::curve_server(server, AllowAny))),
+    ];
+    let message = Message::from_frames(["", "sealed", "in three frames"]);
+    let (mut sent, mut changed) = ([false; 2], false);
+    for transfer in 0..16u8 {
+        let from = usize::from(transfer & 1);
+        if ends[from].connection.is_open() && !std::mem::replace(&mut sent[from], true) {
+            ends[from].connection.send(&message);
+        }
+        let mut bytes = ends[from].output();
+        for change in data.chunks_exact(4).filter(|change| change[0] == transfer) {
+            let at = usize::from(u16::from_be_bytes([change[1], change[2]]));
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= change[3];
+                changed |= change[3] != 0;
+            }
+        }
+        if ends[1 - from].feed(&bytes, usize::MAX).is_err() {
+            assert!(changed);
+            return;
+        }
+    }
+    for end in &ends {
+        let got = end.events.iter().filter_map(|event| if let Event::Message(got) = event { Some(got) } else { None });
+        assert!(got.clone().all(|got| *got == message));
+        assert!(changed || got.count() == 1);
+    }
+}
+
+/// Text that is Z85 is that of its bytes and of no others; so are bytes.
+pub fn z85(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data)
+        && let Ok(bytes) = z85::decode(text)
+    {
+        assert_eq!(z85::encode(&bytes).as_deref(), Ok(text));
+    }
+    match z85::encode(data) {
+        Ok(text) => assert_eq!(z85::decode(&text).as_deref(), Ok(data)),
+        Err(_) => assert!(!data.len().is_multiple_of(4)),
+    }
 }
 
 fn config(socket_type: SocketType) -> ConnectionConfig {

@@ -198,12 +198,9 @@ impl<P: Pattern> End for Joined<P> {
     fn info(&self) -> PeerInfo {
         let config = &self.membership.core.connection;
         PeerInfo {
-            version: Version::V3_1,
             socket_type: Some(config.socket_type),
             routing_id: config.routing_id.clone(),
-            properties: Vec::new(),
-            user_id: None,
-            metadata: Vec::new(),
+            ..PeerInfo::new(Version::V3_1)
         }
     }
 

@@ -76,6 +76,7 @@ impl<'a> Options<'a> {
                 "reconnect_max" => reconnect.longest = millis(value)?,
                 "max_frame" => limits.frame = number(value)? as u64,
                 "max_message" => limits.message = number(value)? as u64,
+                "ipv6" => builder = builder.ipv6(if *value == "1" { Ipv6::DualStack } else { Ipv6::Never }),
                 "handover" | "relaxed" | "correlate" | "verboser" => {}
                 "ipv6" => builder = builder.ipv6(if *value == "1" { Ipv6::DualStack } else { Ipv6::Never }),
                 name if interop::security::OPTIONS.contains(&name) => {}
