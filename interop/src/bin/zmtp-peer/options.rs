@@ -78,7 +78,6 @@ impl<'a> Options<'a> {
                 "max_message" => limits.message = number(value)? as u64,
                 "ipv6" => builder = builder.ipv6(if *value == "1" { Ipv6::DualStack } else { Ipv6::Never }),
                 "handover" | "relaxed" | "correlate" | "verboser" => {}
-                "ipv6" => builder = builder.ipv6(if *value == "1" { Ipv6::DualStack } else { Ipv6::Never }),
                 name if interop::security::OPTIONS.contains(&name) => {}
                 _ => return Err(format!("no such option: {name}")),
             }
