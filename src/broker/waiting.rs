@@ -2,15 +2,53 @@
 
 use std::collections::VecDeque;
 
+use bytes::BytesMut;
+use zmtp::Message;
+
 use super::jobs::JobKey;
 
+/// Bytes of messages kept in one allocation, once many wait.
+const BLOCK: usize = 32 * 1024;
+/// Messages from this size on have an allocation of their own, in bytes.
+const LARGE: usize = BLOCK / 8;
+/// Jobs that wait before blocks are worth while: a queue with a few needs none of their size.
+const MANY: usize = 32;
+
 /// A queue ordered by arrival: new jobs go to the back, one that comes back goes where it was.
+///
+/// Its messages lie in blocks, in the order in which they leave again, so a backlog costs few allocations and gives its
+/// memory back as it drains.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     jobs: VecDeque<(u64, JobKey)>,
+    block: BytesMut,
+}
+
+/// A change of one frame of a message.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Edit<'a> {
+    pub frame: usize,
+    pub body: &'a [u8],
 }
 
 impl Waiting {
+    /// A message as it is kept while its job waits here: apart from the buffer it was read into.
+    pub fn keep(&mut self, message: &Message, edit: Option<Edit<'_>>) -> Message {
+        if self.jobs.len() < MANY || message.wire_len() >= LARGE {
+            return match edit {
+                Some(edit) => message.replace_frame_into(edit.frame, edit.body, &mut BytesMut::new()),
+                None => message.compact(),
+            };
+        }
+        if self.block.capacity() == 0 {
+            self.block = BytesMut::with_capacity(BLOCK);
+        }
+        match edit {
+            Some(edit) => message.replace_frame_into(edit.frame, edit.body, &mut self.block),
+            None => message.compact_into(&mut self.block),
+        }
+    }
+
     /// Puts a job in its place by arrival.
     pub fn insert(&mut self, arrival: u64, job: JobKey) {
         match self.jobs.back() {
@@ -33,6 +71,9 @@ impl Waiting {
         // Memory of a backlog is given back once it is gone, without a shrink per job.
         if self.jobs.capacity() > 1024 && self.jobs.len() < self.jobs.capacity() / 4 {
             self.jobs.shrink_to(self.jobs.capacity() / 2);
+        }
+        if self.jobs.is_empty() {
+            self.block = BytesMut::new();
         }
         job
     }
