@@ -46,7 +46,8 @@ impl Broker {
         let edit = asking.as_deref().map(|body| Edit { frame: REQUEST_HEADERS_FRAME, body });
         let message = match self.queues.get_mut(queue).filter(|_| worker.is_none()) {
             Some(queue) => queue.waiting.keep(request.message, edit),
-            None => edit.map_or_else(|| request.message.clone(), |edit| request.message.replace_frame(edit.frame, edit.body)),
+            None => edit
+                .map_or_else(|| request.message.clone(), |edit| request.message.replace_frame(edit.frame, edit.body)),
         };
         let arrival = self.jobs.next_arrival();
         let key = self.jobs.insert(Job {
