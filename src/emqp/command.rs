@@ -156,6 +156,10 @@ impl Inform<'_> {
     }
 }
 
+/// The queues frame of a scheduler's INFORM that wants schedules only where no other scheduler is connected, ours. An
+/// ordinary scheduler's is empty.
+pub const STANDBY_SCHEDULER: &str = "standby";
+
 /// What registers with a broker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerKind {

@@ -7,15 +7,19 @@
 mod command;
 mod envelope;
 mod headers;
+mod identity;
 mod ids;
+mod json;
 mod names;
 mod outcome;
 mod queues;
 
-pub use command::{Command, CommandName, Inform, PeerKind, Publish, Reply, Request, Schedule};
+pub use command::{Command, CommandName, Inform, PeerKind, Publish, Reply, Request, STANDBY_SCHEDULER, Schedule};
 pub use envelope::{Envelope, MSGID_FRAME, PROTOCOL, ParseError, REQUEST_HEADERS_FRAME, legible_msgid};
 pub use headers::{Header, HeaderError, HeaderName, Headers, JobHeaders};
+pub use identity::{IdentityError, ScheduleId, ScheduleIdError, ScheduledCall};
 pub use ids::{MAX_MSGID, MsgId, MsgIdError, MsgIds};
+pub use json::{JsonError, JsonProblem};
 pub use names::{QueueName, QueueWeight};
 pub use outcome::{JobError, JobErrorKind, Outcome};
 pub use queues::{MAX_QUEUES, QueueList, QueueListError};
