@@ -8,4 +8,8 @@ pub mod cli;
 pub mod clock;
 pub mod conf;
 pub mod emqp;
+pub mod pubsub;
+pub mod scheduler;
+pub mod serve;
+pub mod session;
 pub mod store;

@@ -12,9 +12,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("emqp", &["clock"]),
     ("store", &["emqp"]),
     ("admin", &["emqp"]),
+    ("session", &["clock", "emqp"]),
     ("broker", &["clock", "emqp", "store"]),
-    ("conf", &["broker", "emqp"]),
-    ("cli", &["admin", "broker", "conf", "emqp"]),
+    ("scheduler", &["clock", "emqp", "session"]),
+    ("pubsub", &["emqp"]),
+    ("serve", &["broker", "emqp", "pubsub", "scheduler"]),
+    ("conf", &["broker", "emqp", "pubsub", "scheduler", "session"]),
+    ("cli", &["admin", "broker", "clock", "conf", "emqp", "pubsub", "scheduler", "serve"]),
 ];
 
 /// Shells: the only places of `src` and `zmtp/src` that may name tokio or read a clock.
@@ -23,6 +27,10 @@ const SHELLS: &[&str] = &[
     "src/broker/server",
     "src/cli",
     "src/clock.rs",
+    "src/pubsub/device.rs",
+    "src/scheduler/server.rs",
+    "src/serve.rs",
+    "src/session/wire.rs",
     "zmtp/src/engine",
     "zmtp/src/socket",
     "zmtp/src/monitor.rs",
