@@ -8,9 +8,10 @@ use zmtp::{Message, RoutingId};
 use super::counters::Counters;
 use super::dead::DeadJobs;
 use super::jobs::Jobs;
+use super::placements::Placements;
 use super::queues::Queues;
 use super::refusals::Refusals;
-use super::schedulers::Schedulers;
+use super::schedulers::{Rank, Schedulers};
 use super::shutdown::Phase;
 use super::tally::Recent;
 use super::timers::{Timer, Timers};
@@ -38,6 +39,7 @@ pub struct Broker {
     pub(super) jobs: Jobs,
     pub(super) dead: DeadJobs,
     pub(super) schedulers: Schedulers,
+    pub(super) placements: Placements,
     pub(super) noted: Recent<RoutingId, Noted>,
     pub(super) timers: Timers,
     pub(super) counters: Counters,
@@ -96,6 +98,7 @@ impl Broker {
             jobs: Jobs::default(),
             dead: DeadJobs::default(),
             schedulers: Schedulers::default(),
+            placements: Placements::default(),
             noted: Recent::new(NOTED),
             timers: Timers::default(),
             counters: Counters::default(),
@@ -145,6 +148,12 @@ impl Broker {
             Err(error) => return self.on_malformed(turn, socket, &from, message, &error),
         };
         trace!(%from, command = command.name().as_str(), %msgid, "received");
+        if let Command::Reply(reply) = &command
+            && socket == self.sockets.frontend
+            && self.schedulers.find(&from).is_some()
+        {
+            return self.on_schedule_reply(turn, &from, reply, message);
+        }
         if !self.has_role(socket, &command) {
             return self.on_malformed(turn, socket, &from, message, &WrongSocket(command.name()));
         }
@@ -156,14 +165,14 @@ impl Broker {
             Command::Request(request) => self.on_request(turn, from, msgid, &request),
             Command::Heartbeat { .. } => self.on_heartbeat(turn, socket, &from),
             Command::Inform(inform) if inform.kind == Some(PeerKind::Scheduler) => {
-                self.on_inform_scheduler(turn, &from, &msgid);
+                self.on_inform_scheduler(turn, &from, &msgid, Rank::of(inform.queues));
             }
             Command::Inform(inform) => match inform.queue_list() {
                 Ok(list) => self.on_inform_worker(turn, &from, &msgid, list),
                 Err(error) => self.on_malformed(turn, socket, &from, message, &error),
             },
             Command::Schedule(schedule) => self.on_schedule(turn, &from, &msgid, &schedule),
-            Command::Unschedule(schedule) => self.on_unschedule(turn, &from, &schedule),
+            Command::Unschedule(schedule) => self.on_unschedule(turn, &from, &msgid, &schedule),
             Command::Kbye => self.on_kbye(turn, &from),
             Command::Status => self.on_status(turn, &from),
             Command::ShowWorkers => self.on_show_workers(turn, &from),

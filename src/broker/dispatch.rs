@@ -11,7 +11,7 @@ use super::shutdown::Phase;
 use super::timers::Timer;
 use super::workers::{Standing, WorkerKey};
 use super::{SocketId, UnknownQueue, Why};
-use crate::emqp::{Command, CommandName, Envelope, legible_msgid};
+use crate::emqp::{CommandName, legible_msgid};
 
 impl Broker {
     /// Gives waiting jobs of a queue to workers while there are both.
@@ -163,9 +163,7 @@ impl Broker {
             }
         } else if socket == self.sockets.frontend && self.schedulers.find(to).is_some() {
             self.on_scheduler_unreachable(turn, to, why);
-            if let Ok(Envelope { command: Command::Schedule(schedule), .. }) = Envelope::parse(message) {
-                self.forward_schedule(turn, None, schedule.message);
-            }
+            self.on_schedule_undelivered(turn, message);
         } else {
             debug!(peer = %to, ?why, "message for a peer that is gone dropped");
         }

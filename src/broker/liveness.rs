@@ -10,7 +10,7 @@ use zmtp::RoutingId;
 use super::core::{Broker, Turn};
 use super::jobs::Place;
 use super::losses::Lost;
-use super::schedulers::SchedulerKey;
+use super::schedulers::{Rank, SchedulerKey};
 use super::shutdown::Phase;
 use super::timers::Timer;
 use super::workers::{Standing, Worker, WorkerKey};
@@ -54,6 +54,8 @@ impl Broker {
         scheduler.last_seen = now;
         if scheduler.detached.take().is_some() {
             info!(scheduler = %from, "scheduler is back");
+            let rank = scheduler.rank;
+            self.retract_from(turn, from, rank);
         }
     }
 
@@ -78,10 +80,11 @@ impl Broker {
     fn adopt_scheduler(&mut self, turn: &mut Turn<'_>, from: &RoutingId) {
         self.noted.forget(from);
         info!(scheduler = %from, "scheduler of an earlier run is back");
-        let key = self.schedulers.add(from, turn.now.mono);
+        let key = self.schedulers.add(from, Rank::Regular, turn.now.mono);
         self.note_alive(turn, from);
         self.beat_scheduler(turn, key);
         self.arm_scheduler(turn.now.mono, key);
+        self.retract_from(turn, from, Rank::Regular);
     }
 
     /// Someone the broker does not know acts as a worker: a DISCONNECT makes it register anew. Said once.
@@ -264,7 +267,7 @@ impl Broker {
     }
 
     /// A scheduler registers, or registers anew.
-    pub(super) fn on_inform_scheduler(&mut self, turn: &mut Turn<'_>, from: &RoutingId, msgid: &MsgId) {
+    pub(super) fn on_inform_scheduler(&mut self, turn: &mut Turn<'_>, from: &RoutingId, msgid: &MsgId, rank: Rank) {
         if let Some(worker) = self.workers.find(from) {
             self.lose_worker(turn, worker, Lost::Left);
         }
@@ -272,14 +275,15 @@ impl Broker {
         let key = match self.schedulers.find(from) {
             Some(key) => key,
             None => {
-                info!(scheduler = %from, "scheduler joined");
-                self.schedulers.add(from, turn.now.mono)
+                info!(scheduler = %from, ?rank, "scheduler joined");
+                self.schedulers.add(from, rank, turn.now.mono)
             }
         };
         self.note_alive(turn, from);
         self.send(turn, self.sockets.frontend, from, &Command::Ack { acknowledged: msgid.clone() });
         self.beat_scheduler(turn, key);
         self.arm_scheduler(turn.now.mono, key);
+        self.retract_from(turn, from, rank);
     }
 
     fn beat_scheduler(&mut self, turn: &mut Turn<'_>, key: SchedulerKey) {

@@ -5,7 +5,7 @@
 //!
 //! Its parts keep their own invariants: `workers` and `queues` know who can take a job, `slots` what a READY means,
 //! `jobs` and `waiting` where each job is, `timers` what is due. `core` takes inputs apart; `requests`, `replies`,
-//! `peers`, `liveness`, `dispatch`, `losses`, `admin` and `shutdown` say what follows from each.
+//! `peers`, `placements`, `liveness`, `dispatch`, `losses`, `admin` and `shutdown` say what follows from each.
 
 mod admin;
 mod config;
@@ -20,6 +20,7 @@ mod jobs;
 mod liveness;
 mod losses;
 mod peers;
+mod placements;
 mod queues;
 mod refusals;
 mod replies;

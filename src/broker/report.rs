@@ -157,7 +157,9 @@ impl Broker {
         let entry = |scheduler: &super::schedulers::Scheduler| {
             (scheduler.id.to_string(), SchedulerReport { hb: Self::age(scheduler.last_seen, self.started) })
         };
-        SchedulersReport { connected_schedulers: self.schedulers.iter().map(|(_, s)| entry(s)).collect() }
+        // Our own is no peer: whoever asks wants to know whether one came.
+        let others = self.schedulers.iter().filter(|(_, scheduler)| scheduler.rank == super::schedulers::Rank::Regular);
+        SchedulersReport { connected_schedulers: others.map(|(_, s)| entry(s)).collect() }
     }
 
     pub(super) fn dead_report(&self, turn: &Turn<'_>) -> Vec<DeadReport> {

@@ -1,4 +1,4 @@
-//! REQUEST, SCHEDULE and UNSCHEDULE.
+//! REQUEST.
 
 use tracing::{debug, warn};
 use zmtp::{Message, RoutingId};
@@ -11,7 +11,7 @@ use super::shutdown::Phase;
 use super::timers::Timer;
 use super::waiting::Edit;
 use super::{JobTracking, UnknownQueue};
-use crate::emqp::{Command, JobErrorKind, JobHeaders, MsgId, REQUEST_HEADERS_FRAME, Reply, Request, Schedule};
+use crate::emqp::{Command, JobErrorKind, JobHeaders, MsgId, REQUEST_HEADERS_FRAME, Reply, Request};
 
 impl Broker {
     /// A client's job: handed to a worker, kept waiting, or refused; the client is told which.
@@ -123,45 +123,6 @@ impl Broker {
         if let Some((jobs, next)) = self.refusals.on_due(turn.now.mono) {
             warn!(jobs, "more jobs refused");
             self.timers.set(next, Timer::Refusals);
-        }
-    }
-
-    /// A schedule goes to one scheduler.
-    pub(super) fn on_schedule(
-        &mut self,
-        turn: &mut Turn<'_>,
-        from: &RoutingId,
-        msgid: &MsgId,
-        schedule: &Schedule<'_>,
-    ) {
-        self.note_alive(turn, from);
-        self.forward_schedule(turn, Some((from, msgid)), schedule.message);
-    }
-
-    /// Sends a SCHEDULE to the scheduler that was given none for the longest time; without one the client is told.
-    pub(super) fn forward_schedule(
-        &mut self,
-        turn: &mut Turn<'_>,
-        client: Option<(&RoutingId, &MsgId)>,
-        message: &Message,
-    ) {
-        if let Some(scheduler) = self.schedulers.choose() {
-            return turn.send(self.sockets.frontend, scheduler, message.clone());
-        }
-        match client {
-            Some((client, msgid)) => {
-                warn!(%client, %msgid, "no scheduler is connected, SCHEDULE refused");
-                self.send_error(turn, client, msgid.clone(), JobErrorKind::NoScheduler);
-            }
-            None => warn!("the last scheduler is gone, a SCHEDULE for it is lost"),
-        }
-    }
-
-    /// The end of a schedule goes to all schedulers: only one of them knows it.
-    pub(super) fn on_unschedule(&mut self, turn: &mut Turn<'_>, from: &RoutingId, schedule: &Schedule<'_>) {
-        self.note_alive(turn, from);
-        for scheduler in self.schedulers.connected() {
-            turn.send(self.sockets.frontend, scheduler.id.clone(), schedule.message.clone());
         }
     }
 }

@@ -1,8 +1,11 @@
 //! The registered schedulers.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Instant;
 
 use zmtp::RoutingId;
+
+use crate::emqp::STANDBY_SCHEDULER;
 
 /// Names a registered scheduler. Given to another once it is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,14 +21,29 @@ pub(super) struct Scheduler {
     pub wake: Option<Instant>,
     /// Not connected, and kept until this time.
     pub detached: Option<Instant>,
-    last_used: u64,
+    pub rank: Rank,
+}
+
+/// Which schedulers are asked first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    /// Takes what nobody else is there for: the broker's own.
+    Standby,
+    /// Any other.
+    Regular,
+}
+
+impl Rank {
+    /// What the queues frame of a scheduler's INFORM says; Python's is empty.
+    pub fn of(queues: &[u8]) -> Self {
+        if queues == STANDBY_SCHEDULER.as_bytes() { Self::Standby } else { Self::Regular }
+    }
 }
 
 /// All registered schedulers: a handful, so they are simply searched.
 #[derive(Debug, Default)]
 pub(super) struct Schedulers {
     slab: Vec<Option<Scheduler>>,
-    uses: u64,
 }
 
 impl Schedulers {
@@ -53,9 +71,9 @@ impl Schedulers {
     }
 
     /// Registers a new one.
-    pub fn add(&mut self, id: &RoutingId, now: Instant) -> SchedulerKey {
+    pub fn add(&mut self, id: &RoutingId, rank: Rank, now: Instant) -> SchedulerKey {
         let scheduler =
-            Scheduler { id: id.clone(), last_seen: now, next_heartbeat: now, wake: None, detached: None, last_used: 0 };
+            Scheduler { id: id.clone(), last_seen: now, next_heartbeat: now, wake: None, detached: None, rank };
         let place = self.slab.iter().position(Option::is_none).unwrap_or(self.slab.len());
         if place == self.slab.len() {
             self.slab.push(None);
@@ -64,14 +82,15 @@ impl Schedulers {
         SchedulerKey(place as u32)
     }
 
-    /// The connected one that was given nothing for the longest time; notes the use.
-    pub fn choose(&mut self) -> Option<RoutingId> {
-        self.uses += 1;
-        let uses = self.uses;
-        let connected = self.slab.iter_mut().flatten().filter(|scheduler| scheduler.detached.is_none());
-        let chosen = connected.min_by_key(|scheduler| scheduler.last_used)?;
-        chosen.last_used = uses;
-        Some(chosen.id.clone())
+    /// The connected one that a schedule belongs to: of those with the highest rank the same one each time, however many
+    /// there are, and few schedules change theirs when one comes or goes (rendezvous hashing).
+    pub fn choose(&self, schedule: &[u8]) -> Option<RoutingId> {
+        let weight = |scheduler: &&Scheduler| {
+            let mut hasher = DefaultHasher::new();
+            (schedule, scheduler.id.as_bytes()).hash(&mut hasher);
+            (scheduler.rank, hasher.finish())
+        };
+        self.connected().max_by_key(weight).map(|scheduler| scheduler.id.clone())
     }
 
     /// Forgets one.
@@ -84,19 +103,42 @@ impl Schedulers {
 mod tests {
     use super::*;
 
+    fn id(name: &str) -> RoutingId {
+        RoutingId::new(name).unwrap()
+    }
+
     #[test]
-    fn takes_turns_among_the_connected() {
+    fn a_schedule_belongs_to_one_and_moves_only_if_it_must() {
         let now = Instant::now();
-        let id = |name: &str| RoutingId::new(name).unwrap();
         let mut schedulers = Schedulers::default();
-        assert_eq!(schedulers.choose(), None);
-        let keys = ["a", "b", "c"].map(|name| schedulers.add(&id(name), now));
+        assert_eq!(schedulers.choose(b"s"), None);
+        let keys = ["a", "b", "c"].map(|name| schedulers.add(&id(name), Rank::Regular, now));
+        let all: Vec<[u8; 4]> = (0..1000u32).map(u32::to_be_bytes).collect();
+        let before: Vec<_> = all.iter().map(|schedule| schedulers.choose(schedule).unwrap()).collect();
+        for name in ["a", "b", "c"] {
+            let share = before.iter().filter(|chosen| **chosen == id(name)).count();
+            assert!((250..420).contains(&share), "{name} has {share}");
+        }
         schedulers.get_mut(keys[1]).unwrap().detached = Some(now);
-        let turns: Vec<_> = (0..4).filter_map(|_| schedulers.choose()).collect();
-        assert_eq!(turns, [id("a"), id("c"), id("a"), id("c")]);
+        for (schedule, before) in all.iter().zip(before) {
+            let after = schedulers.choose(schedule).unwrap();
+            assert!(after == before || before == id("b"), "moved without need");
+            assert_ne!(after, id("b"));
+        }
         assert!(schedulers.remove(keys[0]).is_some());
         assert_eq!(schedulers.find(&id("a")), None);
-        assert_eq!(schedulers.add(&id("d"), now), keys[0]);
-        assert_eq!(schedulers.choose(), Some(id("d")));
+        assert_eq!(schedulers.add(&id("d"), Rank::Regular, now), keys[0]);
+    }
+
+    #[test]
+    fn a_standby_is_chosen_only_where_there_is_no_other() {
+        let now = Instant::now();
+        let mut schedulers = Schedulers::default();
+        schedulers.add(&id("own"), Rank::of(b"standby"), now);
+        assert_eq!(schedulers.choose(b"s"), Some(id("own")));
+        let other = schedulers.add(&id("other"), Rank::of(b""), now);
+        assert!((0..100u8).all(|n| schedulers.choose(&[n]) == Some(id("other"))));
+        schedulers.get_mut(other).unwrap().detached = Some(now);
+        assert_eq!(schedulers.choose(b"s"), Some(id("own")));
     }
 }

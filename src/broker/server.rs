@@ -185,6 +185,14 @@ impl Server {
         self.hub.sockets().bound(|roles| roles.admin)
     }
 
+    /// Takes clients and schedulers on one more address, such as an inproc one, and gives it back with its actual port.
+    ///
+    /// # Errors
+    /// It cannot be listened on.
+    pub async fn also_serve(&self, endpoint: &Endpoint) -> Result<Endpoint, BindError> {
+        self.hub.sockets().bind_frontend(endpoint).await
+    }
+
     /// Something to end or change the broker with while it runs.
     pub fn handle(&self) -> ServerHandle {
         self.handle.clone()

@@ -70,9 +70,25 @@ impl<K: Clone + Eq + Hash, V: Default> Recent<K, V> {
 
     /// Forgets one.
     pub fn forget(&mut self, key: &K) {
-        if self.known.remove(key).is_some() {
-            self.order.retain(|other| other != key);
-        }
+        self.take(key);
+    }
+
+    /// Forgets one and tells what was remembered of it.
+    pub fn take(&mut self, key: &K) -> Option<V> {
+        let value = self.known.remove(key)?;
+        self.order.retain(|other| other != key);
+        Some(value)
+    }
+
+    /// All of them, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.order.iter().filter_map(|key| Some((key, self.known.get(key)?)))
+    }
+
+    /// Forgets those whose key is not to be kept.
+    pub fn retain(&mut self, keep: impl Fn(&K) -> bool) {
+        self.order.retain(|key| keep(key));
+        self.known.retain(|key, _| keep(key));
     }
 }
 

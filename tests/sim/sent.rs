@@ -131,7 +131,9 @@ impl Model {
             ensure!(answer, "a malformed REQUEST is answered with an error", "{} to {to:?}", result.escape_ascii());
             return Ok(());
         }
-        if self.step.schedule.is_some() && is_error {
+        // No scheduler is there, or none any more.
+        let schedule = self.step.schedule.as_ref().or(self.step.returned_schedule.as_ref());
+        if is_error && schedule.and_then(Parsed::of).is_some_and(|schedule| schedule.msgid == msgid) {
             return Ok(());
         }
         let arriving = self.step.arrival.filter(|index| self.jobs[*index].msgid == msgid);

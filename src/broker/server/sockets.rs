@@ -45,6 +45,12 @@ impl Sockets {
         &socket.unwrap_or(&self.0[0]).bound
     }
 
+    /// Listens for clients and schedulers on one more address.
+    pub(super) async fn bind_frontend(&self, endpoint: &Endpoint) -> Result<Endpoint, BindError> {
+        let frontend = self.0.iter().find(|socket| socket.roles.frontend).unwrap_or(&self.0[0]);
+        frontend.sender.bind(endpoint).await
+    }
+
     pub(super) fn sender(&self, id: SocketId) -> Option<&RouterSender> {
         self.0.get(usize::from(id.0)).map(|socket| &socket.sender)
     }

@@ -4,7 +4,7 @@ use zmtp::Message;
 
 use super::World;
 use super::world::{BACK, FRONT, id};
-use crate::broker::{Input, JobTracking, UnknownQueue, Why};
+use crate::broker::{DownReason, Input, JobTracking, UnknownQueue, Why};
 
 #[test]
 fn a20_acceptance_then_result_also_for_a_waiting_job() {
@@ -196,29 +196,82 @@ fn with_tracking_of_asked_jobs_only_others_end_at_ready() {
 }
 
 #[test]
-fn schedules_go_to_one_scheduler_in_turn_and_their_end_to_all() {
+fn a_schedule_goes_to_one_scheduler_always_the_same_and_its_end_to_all() {
     let mut world = World::new();
     let schedule = |world: &mut World, command: &[u8]| {
         world.receive(FRONT, "c", &[command, b"default", b"", b"2", b"{}", b""]);
     };
     schedule(&mut world, b"SCHEDULE");
-    assert_eq!(world.sent(), ["c ERROR 1 NoScheduler"]);
+    schedule(&mut world, b"UNSCHEDULE");
+    assert_eq!(world.sent(), ["c ERROR 1 NoScheduler", "c ERROR 2 NoScheduler"]);
     for name in ["s1", "s2"] {
         world.receive(FRONT, name, &[b"INFORM", b"", b"scheduler"]);
     }
-    assert_eq!(world.sent(), ["s1 ACK 2", "s2 ACK 3"]);
-    for _ in 0..3 {
-        schedule(&mut world, b"SCHEDULE");
-    }
-    schedule(&mut world, b"UNSCHEDULE");
-    assert_eq!(world.sent(), ["s1 SCHEDULE 4", "s2 SCHEDULE 5", "s1 SCHEDULE 6", "s1 UNSCHEDULE 7", "s2 UNSCHEDULE 7"]);
+    assert_eq!(world.sent(), ["s1 ACK 3", "s2 ACK 4"]);
     schedule(&mut world, b"SCHEDULE");
-    let message = world.messages_to("s2").pop().unwrap();
-    world.step(Input::Undelivered { socket: FRONT, to: id("s2"), message, why: Why::Gone });
-    assert_eq!(world.sent(), ["s1 SCHEDULE 8"]);
-    world.receive(FRONT, "s1", &[b"KBYE"]);
+    let first = world.sent().remove(0);
+    let (one, other) = if first == "s1 SCHEDULE 5" { ("s1", "s2") } else { ("s2", "s1") };
+    assert_eq!(first, format!("{one} SCHEDULE 5"));
+    schedule(&mut world, b"SCHEDULE");
+    schedule(&mut world, b"UNSCHEDULE");
+    assert_eq!(world.sent(), [format!("{one} SCHEDULE 6"), "s1 UNSCHEDULE 7".to_owned(), "s2 UNSCHEDULE 7".to_owned()]);
+    schedule(&mut world, b"SCHEDULE");
+    let message = world.messages_to(one).pop().unwrap();
+    world.step(Input::Undelivered { socket: FRONT, to: id(one), message, why: Why::Gone });
+    assert_eq!(world.sent(), [format!("{other} SCHEDULE 8")]);
+    world.receive(FRONT, other, &[b"KBYE"]);
     world.pass(5.0);
     assert!(world.broker.snapshot().schedulers.is_empty());
-    world.receive(FRONT, "s1", &[b"HEARTBEAT", b"1"]);
+    world.receive(FRONT, other, &[b"HEARTBEAT", b"1"]);
     assert!(world.sent().is_empty(), "a DISCONNECT would end a Python scheduler");
+}
+
+/// A SCHEDULE that calls something, as clients send it.
+fn real_schedule(world: &mut World, name: &str) -> String {
+    let call = "\"args\": [], \"kwargs\": {}, \"class_args\": [], \"class_kwargs\": {}";
+    let payload = format!("[\"run\", {{\"path\": \"m\", \"callable\": \"{name}\", {call}}}]");
+    world.receive(FRONT, "c", &[b"SCHEDULE", b"default", b"", b"2", payload.as_bytes(), b""]);
+    world.sent().join(", ")
+}
+
+#[test]
+fn the_answer_of_a_scheduler_goes_to_the_client_once() {
+    let mut world = World::new();
+    world.receive(FRONT, "s", &[b"INFORM", b"", b"scheduler"]);
+    world.sent();
+    assert_eq!(real_schedule(&mut world, "f"), "s SCHEDULE 2");
+    for _ in 0..2 {
+        world.receive(FRONT, "s", &[b"REPLY", b"2"]);
+    }
+    assert_eq!(world.sent(), ["c REPLY 2"]);
+    assert_eq!(real_schedule(&mut world, "g"), "s SCHEDULE 5");
+    world.receive(FRONT, "s", &[b"REPLY", b"{\"error\": {\"type\": \"BadSchedule\"}}", b"5"]);
+    assert_eq!(world.sent().len(), 1);
+    // Whoever is no scheduler answers nobody.
+    assert_eq!(real_schedule(&mut world, "h"), "s SCHEDULE 7");
+    world.receive(FRONT, "stranger", &[b"REPLY", b"7"]);
+    assert!(world.sent().is_empty());
+}
+
+#[test]
+fn a_schedule_that_moves_is_forgotten_where_it_was() {
+    let mut world = World::new();
+    world.receive(FRONT, "own", &[b"INFORM", b"standby", b"scheduler"]);
+    world.sent();
+    assert_eq!(real_schedule(&mut world, "f"), "own SCHEDULE 2");
+    assert_eq!(real_schedule(&mut world, "g"), "own SCHEDULE 3");
+    // One that comes may have them too, from before it was away.
+    world.receive(FRONT, "other", &[b"INFORM", b"", b"scheduler"]);
+    let sent: Vec<String> =
+        world.sent().iter().map(|line| line.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(sent, ["other ACK", "other UNSCHEDULE", "other UNSCHEDULE"]);
+    let sent = real_schedule(&mut world, "f");
+    assert!(sent.starts_with("own UNSCHEDULE ") && sent.ends_with("other SCHEDULE 5"), "{sent}");
+    assert_eq!(real_schedule(&mut world, "f"), "other SCHEDULE 6", "once is enough");
+    // While the other is away the standby takes it, and the other forgets it on its return.
+    world.step(Input::Down { socket: FRONT, peer: id("other"), reason: DownReason::Closed });
+    assert_eq!(real_schedule(&mut world, "f"), "own SCHEDULE 7");
+    world.step(Input::Up { socket: FRONT, peer: id("other") });
+    let sent = world.sent();
+    assert!(!sent.is_empty() && sent.iter().all(|line| line.starts_with("other UNSCHEDULE ")), "{sent:?}");
 }
