@@ -139,7 +139,16 @@ fn version_and_help_are_answers() {
         assert_eq!((code, err.as_str()), (0, ""));
         assert!(out.trim_end().ends_with(env!("CARGO_PKG_VERSION")), "{out}");
     }
-    for arguments in [&["--help"][..], &["router", "-h"], &["router", "--help"], &["config", "--help"]] {
+    for arguments in [
+        &["--help"][..],
+        &["router", "-h"],
+        &["router", "--help"],
+        &["config", "--help"],
+        &["scheduler", "--help"],
+        &["schedules", "--help"],
+        &["pubsub", "--help"],
+        &["serve", "--help"],
+    ] {
         let (code, out, err) = outcome(run(arguments));
         assert_eq!((code, err.as_str()), (0, ""), "{arguments:?}");
         assert!(out.contains("Examples:"), "{out}");
@@ -163,23 +172,40 @@ fn every_example_of_the_help_works() {
     let broker = Running::start(&[]);
     let ask_it = format!("emq cli --addr {}", broker.address("admin"));
     let mut tried = 0;
-    for arguments in [&["--help"][..], &["router", "--help"], &["config", "--help"], &["cli", "--help"]] {
+    let services = ["router", "scheduler", "pubsub", "serve"].map(|name| format!("emq {name}"));
+    for arguments in [
+        &["--help"][..],
+        &["router", "--help"],
+        &["scheduler", "--help"],
+        &["pubsub", "--help"],
+        &["serve", "--help"],
+        &["schedules", "--help"],
+        &["config", "--help"],
+        &["cli", "--help"],
+    ] {
         let help = text(&run(arguments).stdout);
         let (_, examples) = help.split_once("Examples:\n").unwrap();
         for line in examples.lines().take_while(|line| !line.is_empty()) {
             // Behind two blanks stands what the example is for.
             let example = line.trim().split("  ").next().unwrap();
-            let runs_a_broker = example.contains("emq router") && !example.contains("--help");
-            let check = if runs_a_broker && !example.contains("--check") { " --check" } else { "" };
+            let is_service = |service: &String| example.contains(service.as_str());
+            let runs =
+                services.iter().any(is_service) && !example.contains("--help") && !example.contains("emq schedules");
+            let check = if runs && !example.contains("--check") { " --check" } else { "" };
+            if example.starts_with("emq schedules") && example.contains("redis.local") {
+                // There is no such server here.
+                continue;
+            }
             let example = example.replace(" --addr tcp://10.0.0.5:47293", "").replace("emq cli", &ask_it);
             let mut command = without_settings(Command::new("sh"));
             command.args(["-fc", &format!("{example}{check}")]).current_dir(&directory.0);
+            command.env("EVENTMQ_SCHEDULE_FILE", directory.0.join("schedules.redb"));
             let output = command.env("PATH", &path).output().unwrap();
             assert!(output.status.success(), "{example}: {}", text(&output.stderr));
             tried += 1;
         }
     }
-    assert!(tried >= 18, "{tried} examples found");
+    assert!(tried >= 30, "{tried} examples found");
     assert_eq!(broker.end(), 0, "the last example stops the broker");
 }
 
@@ -367,4 +393,50 @@ fn closed_pipe() -> ChildStderr {
     let stderr = child.stderr.take().unwrap();
     child.wait().unwrap();
     stderr
+}
+
+/// No scheduler runs, nothing is kept: every listing says so, and the folder is not made for it.
+#[test]
+fn schedules_of_nobody_are_an_empty_list() {
+    let directory = Directory::new();
+    let file = directory.0.join("none").join("schedules.redb");
+    let set = format!("schedule_file={}", file.display());
+    let (code, out, err) = outcome(run(&["schedules", "--set", &set]));
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(out.starts_with("0 schedules") && out.contains("not there yet"), "{out}");
+    let (code, out, _) = outcome(run(&["schedules", "--json", "--set", &set]));
+    let listings: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, &listings[0]["schedules"]), (0, &serde_json::json!([])));
+    assert!(!file.parent().unwrap().exists());
+}
+
+#[test]
+fn the_other_programs_check_their_settings_and_are_called_by_name() {
+    for (name, key, value) in [
+        ("emq-scheduler", "schedule_time_zone", "Europe/Berlin"),
+        ("emq-pubsub", "publisher_outgoing_addr", "tcp://127.0.0.1:9"),
+    ] {
+        let set = format!("{key}={value}");
+        let output = emq(&["--check", "--set", &set]).arg0(format!("/usr/bin/{name}")).output().unwrap();
+        let (code, out, _) = outcome(output);
+        assert!(code == 0 && out.contains(key) && out.contains(value), "{name}: {out}");
+        let bad = emq(&["--check", "--set", &format!("{key}=nonsense")]).arg0(name).output().unwrap();
+        let (code, _, err) = outcome(bad);
+        assert!(code == 2 && err.contains(key) && err.contains("nonsense"), "{name}: {err}");
+    }
+    let (code, out, _) = outcome(run(&["serve", "--check", "--set", "schedule_store=memory"]));
+    assert_eq!(code, 0);
+    for needed in ["[router]", "[scheduler]", "[publisher]", "hwm", "missed_runs", "publisher_incoming_addr"] {
+        assert!(out.contains(needed), "{needed} is not in:\n{out}");
+    }
+}
+
+#[test]
+fn the_reference_has_every_setting() {
+    let (code, out, err) = outcome(run(&["config", "--reference"]));
+    assert_eq!((code, err.as_str()), (0, ""));
+    for setting in eventmq::conf::settings::TABLE {
+        assert!(out.contains(&format!("| `{}` |", setting.name)), "{}", setting.name);
+    }
+    assert_eq!(outcome(run(&["config"])).0, 2);
 }

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use eventmq::broker::{JobTracking, Roles, UnknownQueue};
 use eventmq::conf::{
-    ConfError, FlagValue, Flags, Ini, Loaded, LogLevel, Machine, Notice, Origin, Percent, Program, Python, RouterConf,
-    Urgency, Variables, find, nearest, settings,
+    ConfError, FlagValue, Flags, Ini, Loaded, LogLevel, Machine, Notice, Origin, Percent, Program, PublisherConf,
+    Python, RouterConf, SchedulerConf, StoreConf, Urgency, Variables, find, nearest, settings,
 };
+use eventmq::scheduler::RedisServer;
 use serde_json::Value;
 
 const MACHINE: Machine = Machine { memory: 8 << 30, open_files: 1024 };
@@ -140,6 +141,7 @@ fn every_setting_of_the_broker_changes_what_it_is_told() {
         ("hide_heartbeat_logs", "false"),
         ("log_level", "error"),
         ("log_format", "json"),
+        ("builtin_scheduler", "false"),
     ];
     let usual = set(&[]).unwrap();
     for pair in &other {
@@ -151,6 +153,104 @@ fn every_setting_of_the_broker_changes_what_it_is_told() {
     tested.sort_unstable();
     matter.sort_unstable();
     assert_eq!(tested, matter);
+}
+
+/// Flags of pairs, with a file for the schedules so that no test depends on this machine.
+fn scheduler(pairs: &[(&str, &str)]) -> Result<SchedulerConf, ConfError> {
+    let mut all = pairs.to_vec();
+    if !pairs.iter().any(|(key, _)| *key == "schedule_file") {
+        all.push(("schedule_file", "/srv/schedules.redb"));
+    }
+    SchedulerConf::load(&flags(None, &all), &variables(&[])).map(|loaded| loaded.conf)
+}
+
+fn publisher(pairs: &[(&str, &str)]) -> Result<PublisherConf, ConfError> {
+    PublisherConf::load(&flags(None, pairs), &variables(&[]), &MACHINE).map(|loaded| loaded.conf)
+}
+
+fn mattering_to(program: Program) -> BTreeSet<&'static str> {
+    settings::TABLE.iter().filter(|setting| setting.matters_to(program)).map(|setting| setting.name).collect()
+}
+
+#[test]
+fn every_setting_of_the_scheduler_changes_what_it_is_told() {
+    let other = [
+        ("scheduler_addr", "tcp://127.0.0.1:1"),
+        ("disable_heartbeats", "true"),
+        ("heartbeat_interval", "1.5"),
+        ("heartbeat_timeout", "4"),
+        ("heartbeat_liveness", "1"),
+        ("reconnect_timeout", "1"),
+        ("schedule_store", "memory"),
+        ("schedule_file", "/srv/other.redb"),
+        ("schedule_time_zone", "Europe/Berlin"),
+        ("missed_runs", "skip"),
+        ("rq_host", "redis"),
+        ("rq_port", "1"),
+        ("rq_db", "2"),
+        ("rq_password", "secret"),
+        ("super_debug", "true"),
+        ("hide_heartbeat_logs", "false"),
+        ("log_level", "error"),
+        ("log_format", "json"),
+    ];
+    let usual = scheduler(&[]).unwrap();
+    for pair in &other {
+        assert_ne!(scheduler(&[*pair]).unwrap(), usual, "{}", pair.0);
+    }
+    let redis = [("rq_host", "redis")];
+    let patient = [("rq_host", "redis"), ("redis_startup_error_hard_kill", "false")];
+    assert_ne!(scheduler(&redis).unwrap(), scheduler(&patient).unwrap());
+    let mut tested: BTreeSet<_> = other.iter().map(|(key, _)| *key).collect();
+    // Python lets schedulers know it and makes no use of it: a SCHEDULE always names its queue.
+    tested.extend(["redis_startup_error_hard_kill", "default_queue_name"]);
+    assert_eq!(tested, mattering_to(Program::Scheduler));
+}
+
+#[test]
+fn every_setting_of_the_publisher_changes_what_it_is_told() {
+    let other = [
+        ("publisher_incoming_addr", "tcp://127.0.0.1:1"),
+        ("publisher_outgoing_addr", "tcp://127.0.0.1:2"),
+        ("max_connections", "10"),
+        ("max_frame_size", "1 MiB"),
+        ("max_message_size", "2 MiB"),
+        ("zmtp_heartbeat_interval", "0"),
+        ("zmtp_heartbeat_timeout", "13"),
+        ("send_hwm", "14"),
+        ("receive_hwm", "15"),
+        ("super_debug", "true"),
+        ("hide_heartbeat_logs", "false"),
+        ("log_level", "error"),
+        ("log_format", "json"),
+    ];
+    let usual = publisher(&[]).unwrap();
+    for pair in &other {
+        assert_ne!(publisher(&[*pair]).unwrap(), usual, "{}", pair.0);
+    }
+    let mut tested: BTreeSet<_> = other.iter().map(|(key, _)| *key).collect();
+    tested.insert("default_queue_name");
+    assert_eq!(tested, mattering_to(Program::Publisher));
+    let overlap =
+        publisher(&[("publisher_incoming_addr", "tcp://*:5"), ("publisher_outgoing_addr", "tcp://127.0.0.1:5")]);
+    assert!(matches!(overlap, Err(ConfError::Conflict { .. })));
+}
+
+#[test]
+fn schedules_are_kept_in_redis_if_any_of_its_settings_is_given() {
+    let store = |pairs: &[(&str, &str)]| scheduler(pairs).unwrap().store;
+    assert_eq!(store(&[]), StoreConf::File("/srv/schedules.redb".into()));
+    let server =
+        |host: &str, database| RedisServer { host: host.into(), port: 6379, database, password: String::new() };
+    assert_eq!(store(&[("rq_db", "3")]), StoreConf::Redis(server("localhost", 3)));
+    assert_eq!(store(&[("schedule_store", "redis")]), StoreConf::Redis(server("localhost", 0)));
+    assert_eq!(store(&[("schedule_store", "file"), ("rq_db", "3")]), StoreConf::File("/srv/schedules.redb".into()));
+    let router = scheduler(&[("rq_db", "3")]).unwrap().for_router("/srv/schedules.redb".into());
+    assert_eq!(router.store, StoreConf::File("/srv/router-schedules.redb".into()));
+    assert_eq!(router.server.control.unwrap().to_string(), "ipc:///srv/router-schedules.sock");
+    // A secret is not shown.
+    let loaded = SchedulerConf::load(&flags(None, &[("rq_password", "hush")]), &variables(&[])).unwrap();
+    assert!(!format!("{:?} {:?}", loaded.conf, loaded.effective).contains("hush"));
 }
 
 // Python's conf files.
@@ -199,6 +299,18 @@ fn a_python_conf_file_loads_unchanged() {
     assert_eq!(loaded.conf.server.frontend.to_string(), "tcp://0.0.0.0:47291");
     assert!(loaded.conf.log.super_debug && loaded.conf.log.hide_heartbeats);
     assert_eq!(loaded.conf.log.level, LogLevel::Debug);
+    let file = flags(Some("tests/conf/ini/dist.conf"), &[]);
+    let publisher = PublisherConf::load(&file, &variables(&[]), &MACHINE).unwrap();
+    assert_eq!(publisher.conf.device.outgoing.to_string(), "tcp://0.0.0.0:47299");
+    // Its password is for Python's eyes only: there, too, a scheduler does not start with that percent sign.
+    let error = SchedulerConf::load(&file, &variables(&[])).unwrap_err();
+    assert!(matches!(error, ConfError::Interpolation { .. }), "{error}");
+    let text = fs::read_to_string("tests/conf/ini/dist.conf").unwrap().replace("p%w=d", "p%%w=d");
+    let repaired = File::new("dist", &text);
+    let loaded = SchedulerConf::load(&flags(repaired.0.to_str(), &[]), &variables(&[])).unwrap();
+    assert!(loaded.notices.iter().all(|notice| notice.urgency() != Urgency::Warning), "{:?}", loaded.notices);
+    assert_eq!(loaded.conf.server.session.address.to_string(), "tcp://eventmq:47291");
+    assert!(matches!(loaded.conf.store, StoreConf::Redis(_)));
 }
 
 #[test]

@@ -6,13 +6,18 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::{CliError, SettingFlags, print, print_notices};
-use crate::conf::{Effective, Loaded, Machine, Origin, RouterConf, Urgency, process_variables};
+use crate::conf::{
+    Effective, Loaded, Machine, Notice, Origin, PublisherConf, RouterConf, SchedulerConf, Urgency, process_variables,
+    reference,
+};
 
 const EXAMPLES: &str = "\
 Examples:
   emq config router                             what emq router would run with
   emq config router -C eventmq.conf --json      the same for another file, for programs
-  EVENTMQ_HWM=20000 emq config router           see what a variable changes";
+  EVENTMQ_HWM=20000 emq config router           see what a variable changes
+  emq config scheduler                          the same for the scheduler
+  emq config --reference > settings.md          every setting there is, explained, in Markdown";
 
 /// Show the settings in force and where each comes from.
 ///
@@ -21,7 +26,8 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// Whose settings
-    program: Shown,
+    #[arg(required_unless_present = "reference")]
+    program: Option<Shown>,
 
     #[command(flatten)]
     settings: SettingFlags,
@@ -29,6 +35,10 @@ pub(super) struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    /// Print the reference of all settings of all programs instead, in Markdown
+    #[arg(long, conflicts_with_all = ["program", "json"])]
+    reference: bool,
 }
 
 /// Programs whose settings can be shown.
@@ -36,16 +46,42 @@ pub(super) struct Args {
 enum Shown {
     /// The broker
     Router,
+    /// The scheduler
+    Scheduler,
+    /// The publisher (emq pubsub)
+    #[value(alias = "publisher")]
+    Pubsub,
+}
+
+/// What is known of a program's settings, whichever it is.
+struct Known {
+    program: &'static str,
+    effective: Vec<Effective>,
+    notices: Vec<Notice>,
+}
+
+impl Known {
+    fn of<C>(program: &'static str, loaded: Loaded<C>) -> Self {
+        Self { program, effective: loaded.effective, notices: loaded.notices }
+    }
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
-    let Shown::Router = args.program;
-    let loaded = RouterConf::load(&args.settings.flags()?, &process_variables(), &Machine::read())?;
+    let (flags, variables, machine) = (args.settings.flags()?, process_variables(), Machine::read());
+    let known = match args.program {
+        None => {
+            print(&reference())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some(Shown::Router) => Known::of("router", RouterConf::load(&flags, &variables, &machine)?),
+        Some(Shown::Scheduler) => Known::of("scheduler", SchedulerConf::load(&flags, &variables)?),
+        Some(Shown::Pubsub) => Known::of("publisher", PublisherConf::load(&flags, &variables, &machine)?),
+    };
     if args.json {
-        print(&json(&loaded))?;
+        print(&json(&known))?;
     } else {
-        print_notices(&loaded.notices);
-        print(&table(&loaded.effective))?;
+        print_notices(&known.notices);
+        print(&table(&known.effective))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -88,7 +124,7 @@ struct NoticeReport {
     text: String,
 }
 
-fn json(loaded: &Loaded) -> String {
+fn json(loaded: &Known) -> String {
     let settings = loaded.effective.iter().map(|row| SettingReport {
         key: row.setting.name,
         value: &row.value,
@@ -109,7 +145,7 @@ fn json(loaded: &Loaded) -> String {
         },
         text: notice.to_string(),
     });
-    let report = Report { program: "router", settings: settings.collect(), notices: notices.collect() };
+    let report = Report { program: loaded.program, settings: settings.collect(), notices: notices.collect() };
     // Only a map with keys that are not text could fail here.
     let text = serde_json::to_string_pretty(&report).unwrap_or_default();
     format!("{text}\n")

@@ -2,7 +2,12 @@
 
 mod config;
 mod logging;
+mod process;
+mod pubsub;
 mod router;
+mod scheduler;
+mod schedules;
+mod serve;
 mod shell;
 
 use std::ffi::{OsStr, OsString};
@@ -19,6 +24,9 @@ pub use logging::{FILTER_VARIABLE, HEARTBEAT_TARGET, Logging, LoggingError};
 use crate::admin::AdminError;
 use crate::broker::ServerError;
 use crate::conf::{ConfError, FlagValue, Flags, Kind, Notice, Program, Urgency, settings};
+use crate::pubsub::DeviceError;
+use crate::scheduler::StoreError;
+use crate::serve::ServeError;
 
 const ABOUT: &str = "EventMQ job broker";
 
@@ -33,11 +41,15 @@ const EXAMPLES: &str = "\
 Examples:
   emq router                         run the broker with /etc/eventmq.conf, if it exists
   emq router -C eventmq.conf         run it with another conf file
+  emq scheduler                      run the scheduler
+  emq pubsub                         run the publisher
+  emq serve                          run broker, scheduler and publisher in one process
+  emq schedules                      list the schedules and when each runs next
   emq config router                  show every setting in force and where it comes from
   emq cli status                     ask a running broker how it is
   emq router --help                  all flags and settings
 
-Called as emq-router (a link to this program) it is emq router.";
+Called as emq-router (a link to this program) it is emq router, and so for emq-scheduler and emq-pubsub.";
 
 /// EventMQ: jobs from clients to workers over ZeroMQ's protocol.
 #[derive(Debug, Parser)]
@@ -51,6 +63,10 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Router(router::Args),
+    Scheduler(scheduler::Args),
+    Pubsub(pubsub::Args),
+    Serve(serve::Args),
+    Schedules(schedules::Args),
     Config(config::Args),
     #[command(name = "cli")]
     Shell(shell::Args),
@@ -83,19 +99,46 @@ pub enum CliError {
     /// Nothing can be printed; a reader that went away is not an error.
     #[error("cannot write to standard output: {0}")]
     Output(#[source] io::Error),
-    /// The broker ended with an error.
+    /// The broker, or what runs beside it, could not start or ended with an error.
     #[error("{}{}", .0, advice(.0))]
-    Run(#[from] ServerError),
+    Serve(#[from] ServeError),
+    /// The scheduler could not start or ended with an error.
+    #[error(transparent)]
+    Scheduler(#[from] crate::scheduler::ServerError),
+    /// The schedules cannot be read.
+    #[error(transparent)]
+    Schedules(#[from] StoreError),
+    /// A running scheduler's answer is not what was asked for.
+    #[error("the scheduler's answer is no listing of schedules: {0}")]
+    Listing(#[from] serde_json::Error),
+    /// The publisher could not start or ended with an error.
+    #[error("{}{}", .0, advice_on_publisher(.0))]
+    Publisher(#[from] DeviceError),
     /// A broker did not answer.
     #[error(transparent)]
     Admin(#[from] AdminError),
 }
 
 /// What to do about a start that failed.
-fn advice(error: &ServerError) -> &'static str {
-    let ServerError::Bind(BindError::Io { source, .. }) = error else { return "" };
+fn advice(error: &ServeError) -> &'static str {
+    match error {
+        ServeError::Broker(ServerError::Bind(error)) => {
+            bind_advice(error, "; is another broker (emq-router) still running there?")
+        }
+        ServeError::Publisher(error) => advice_on_publisher(error),
+        _ => "",
+    }
+}
+
+fn advice_on_publisher(error: &DeviceError) -> &'static str {
+    let DeviceError::Bind(error) = error;
+    bind_advice(error, "; is another publisher (emq-pubsub) still running there?")
+}
+
+fn bind_advice(error: &BindError, in_use: &'static str) -> &'static str {
+    let BindError::Io { source, .. } = error else { return "" };
     match source.kind() {
-        io::ErrorKind::AddrInUse => "; is another broker (emq-router) still running there?",
+        io::ErrorKind::AddrInUse => in_use,
         io::ErrorKind::AddrNotAvailable => "; no interface of this machine has that address",
         io::ErrorKind::PermissionDenied => "; ports below 1024 need privileges",
         _ => "",
@@ -108,9 +151,15 @@ impl CliError {
             Self::Conf(_) | Self::Logging(LoggingError::Filter { .. }) | Self::BadAssignment { .. } => {
                 ExitCode::from(2)
             }
-            Self::Logging(_) | Self::System { .. } | Self::Output(_) | Self::Run(_) | Self::Admin(_) => {
-                ExitCode::FAILURE
-            }
+            Self::Logging(_)
+            | Self::System { .. }
+            | Self::Output(_)
+            | Self::Serve(_)
+            | Self::Scheduler(_)
+            | Self::Schedules(_)
+            | Self::Listing(_)
+            | Self::Publisher(_)
+            | Self::Admin(_) => ExitCode::FAILURE,
         }
     }
 }
@@ -127,6 +176,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let done = match &cli.command {
         Command::Router(args) => router::run(args),
+        Command::Scheduler(args) => scheduler::run(args),
+        Command::Pubsub(args) => pubsub::run(args),
+        Command::Serve(args) => serve::run(args),
+        Command::Schedules(args) => schedules::run(args),
         Command::Config(args) => config::run(args),
         Command::Shell(args) => shell::run(args),
     };
@@ -247,6 +300,8 @@ mod tests {
     fn the_programs_name_chooses_the_subcommand() {
         let by_name = |line: &str| by_name(line.split(' ').map(OsString::from).collect());
         assert_eq!(by_name("/usr/bin/emq-router -C x"), ["/usr/bin/emq-router", "router", "-C", "x"]);
+        assert_eq!(by_name("emq-scheduler"), ["emq-scheduler", "scheduler"]);
+        assert_eq!(by_name("./emq-pubsub -C"), ["./emq-pubsub", "pubsub", "-C"]);
         assert_eq!(by_name("emq router"), ["emq", "router"]);
         assert_eq!(by_name("emq-nothing x"), ["emq-nothing", "x"]);
     }

@@ -1,16 +1,18 @@
 //! `emq router`: the broker as a process.
 
-use std::io;
 use std::process::ExitCode;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info, warn};
 
-use super::{CliError, EXIT_CODES, Logging, SettingFlags, config, logging, print, print_notices, settings_help};
-use crate::broker::{Server, ServerHandle};
+use super::process::{self, Signals};
+use super::{CliError, EXIT_CODES, Logging, SettingFlags, config, print, print_notices, settings_help};
+use crate::broker::ServerHandle;
 use crate::conf::{
-    ConfError, FlagValue, Flags, Loaded, Machine, Notice, Program, RouterConf, Urgency, process_variables,
+    ConfError, FlagValue, Flags, Loaded, Machine, Program, RouterConf, SchedulerConf, StoreConf, process_variables,
+    schedule_file,
 };
+use crate::scheduler::FileStore;
+use crate::serve::{BuiltinScheduler, Need, Serve, ServeConf};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -21,7 +23,7 @@ Examples:
   emq router --set hwm=20000 --set unknown_queue=hold --log-level debug
   EVENTMQ_HWM=20000 emq router                  set by the environment";
 
-const SIGNALS: &str = "\
+pub(super) const SIGNALS: &str = "\
 Signals:
   SIGTERM, SIGINT  stop: running jobs get shutdown_grace to finish;
                    a second one ends the process at once
@@ -90,104 +92,55 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         print(&config::table(&loaded.effective))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let filter = match args.log_level {
-        Some(_) => None,
-        None => std::env::var(logging::FILTER_VARIABLE).ok().filter(|filter| !filter.is_empty()),
-    };
-    let logging = Logging::start(&loaded.conf.log, filter)?;
-    log_notices(&loaded.notices);
-    // A broker is one hub and its links: a second thread costs more in wake-ups than it brings.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|source| CliError::System { what: "no event loop", source })?;
-    runtime.block_on(start(loaded.conf, flags, logging))?;
+    let logging = process::start_logging(&loaded.conf.log, args.log_level.as_ref())?;
+    process::log_notices(&loaded.notices);
+    process::block_on(start(loaded.conf, flags, logging))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn load(flags: &Flags) -> Result<Loaded, ConfError> {
+pub(super) fn load(flags: &Flags) -> Result<Loaded, ConfError> {
     RouterConf::load(flags, &process_variables(), &Machine::read())
-}
-
-fn log_notices(notices: &[Notice]) {
-    for notice in notices {
-        match notice.urgency() {
-            Urgency::Warning => warn!("{notice}"),
-            Urgency::Info => info!("{notice}"),
-            Urgency::Detail => debug!("{notice}"),
-        }
-    }
 }
 
 /// Runs the broker and passes signals on to it.
 async fn start(conf: RouterConf, flags: Flags, logging: Logging) -> Result<(), CliError> {
-    let signals = Signals::listen().map_err(|source| CliError::System { what: "no signals", source })?;
-    let server = Server::bind(conf.server).await?;
+    let signals = Signals::listen()?;
+    let scheduler = if conf.builtin_scheduler { builtin_scheduler(&flags) } else { None };
+    let serve = Serve::bind(ServeConf { broker: conf.server, scheduler, publisher: None }).await?;
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "broker ready");
-    let forwarding = tokio::spawn(signals.forward(server.handle(), flags, logging));
-    let done = server.run().await;
+    let (stop, reload) = (serve.broker().handle(), serve.broker().handle());
+    let forwarding =
+        tokio::spawn(signals.forward(move || stop.shutdown(), move || reload_settings(&reload, &flags, &logging)));
+    let done = serve.run().await;
     forwarding.abort();
     done?;
     debug!("connections closed");
     Ok(())
 }
 
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
+/// The scheduler a broker falls back on. A broker does not need it, so what is wrong with it is only logged.
+fn builtin_scheduler(flags: &Flags) -> Option<BuiltinScheduler> {
+    let variables = process_variables();
+    let conf = schedule_file(flags, &variables)
+        .and_then(|file| Ok(SchedulerConf::load(flags, &variables)?.conf.for_router(file)))
+        .inspect_err(|error| warn!("no scheduler of our own, a SCHEDULE without another is refused: {error}"))
+        .ok()?;
+    let StoreConf::File(file) = &conf.store else { return None };
+    let store = Box::new(FileStore::lazy(file));
+    Some(BuiltinScheduler { conf: conf.server, store, need: Need::Optional })
 }
 
-/// A request to stop, with the number of its signal.
-struct Stop(SignalKind);
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
-    }
-
-    async fn stop(&mut self) -> Stop {
-        tokio::select! {
-            _ = self.terminate.recv() => Stop(SignalKind::terminate()),
-            _ = self.interrupt.recv() => Stop(SignalKind::interrupt()),
-        }
-    }
-
-    async fn forward(mut self, server: ServerHandle, flags: Flags, logging: Logging) {
-        let Stop(first) = loop {
-            tokio::select! {
-                _ = self.terminate.recv() => break Stop(SignalKind::terminate()),
-                _ = self.interrupt.recv() => break Stop(SignalKind::interrupt()),
-                _ = self.hang_up.recv() => reload(&server, &flags, &logging),
-            }
-        };
-        info!(signal = name(first), "stopping; a second signal ends the process at once");
-        server.shutdown();
-        let again = self.stop().await;
-        warn!(signal = name(again.0), "ending at once: running jobs are not waited for");
-        std::process::exit(128 + again.0.as_raw_value());
-    }
-}
-
-fn name(signal: SignalKind) -> &'static str {
-    if signal == SignalKind::interrupt() { "SIGINT" } else { "SIGTERM" }
-}
-
-fn reload(server: &ServerHandle, flags: &Flags, logging: &Logging) {
-    info!("SIGHUP: reading the settings again");
+/// Reads the settings again; if they cannot be used, the old ones stay.
+pub(super) fn reload_settings(server: &ServerHandle, flags: &Flags, logging: &Logging) {
     let applied = load(flags).map_err(CliError::from).and_then(|loaded| {
         logging.apply(&loaded.conf.log)?;
         Ok(loaded)
     });
     match applied {
         Ok(loaded) => {
-            log_notices(&loaded.notices);
+            process::log_notices(&loaded.notices);
             server.reload(loaded.conf.server);
         }
-        Err(error) => error!("the settings stay as they were: {error}"),
+        Err(error) => process::log_unchanged(&error),
     }
 }

@@ -1,6 +1,7 @@
 //! What the machine allows, for settings that depend on it.
 
-use std::fs;
+use std::path::PathBuf;
+use std::{env, fs};
 
 /// Memory and file limits of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +10,25 @@ pub struct Machine {
     pub memory: u64,
     /// Most files the process may have open.
     pub open_files: usize,
+}
+
+/// The folder for what a program keeps between two runs, if anything tells where: `$STATE_DIRECTORY` (systemd),
+/// `/var/lib/eventmq` for root, `$XDG_STATE_HOME/eventmq`, `~/.local/state/eventmq`.
+pub fn state_folder() -> Option<PathBuf> {
+    let folder = |variable: &str| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    // Systemd may name several, separated by colons.
+    let given = env::var("STATE_DIRECTORY").ok().and_then(|given| Some(PathBuf::from(given.split(':').next()?)));
+    if let Some(given) = given.filter(|path| path.is_absolute()) {
+        return Some(given);
+    }
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective =
+        status.lines().find_map(|line| line.strip_prefix("Uid:")).and_then(|ids| ids.split_whitespace().nth(1));
+    if effective == Some("0") {
+        return Some(PathBuf::from("/var/lib/eventmq"));
+    }
+    let own = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")));
+    own.map(|own| own.join("eventmq"))
 }
 
 impl Machine {

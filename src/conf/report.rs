@@ -168,6 +168,14 @@ pub enum ConfError {
         /// What to do.
         advice: &'static str,
     },
+    /// A default that this machine does not have.
+    #[error(
+        "{key}: this machine has no folder for it ($STATE_DIRECTORY, $XDG_STATE_HOME and $HOME are not set); set {key}"
+    )]
+    NoFolder {
+        /// The setting.
+        key: &'static str,
+    },
     /// More than one thing.
     #[error("{}", Lines(.0))]
     Several(Vec<ConfError>),

@@ -21,6 +21,8 @@ pub struct RouterConf {
     pub server: ServerConf,
     /// What is logged.
     pub log: LogConf,
+    /// Whether it keeps schedules itself while no scheduler is connected.
+    pub builtin_scheduler: bool,
 }
 
 /// What is logged, and how.
@@ -38,9 +40,9 @@ pub struct LogConf {
 
 /// Settings with what is worth saying about them.
 #[derive(Debug, Clone)]
-pub struct Loaded {
+pub struct Loaded<C = RouterConf> {
     /// The settings.
-    pub conf: RouterConf,
+    pub conf: C,
     /// Each of them with its origin.
     pub effective: Vec<Effective>,
     /// What does not stop the start.
@@ -72,7 +74,7 @@ impl RouterConf {
         check_overlap(from, [(key::BACKEND_ADDR, &backend), (key::ADMINISTRATIVE_ADDR, &admin)])?;
         let core = resolve_core(from, share_sockets([&frontend, &backend, &admin]), machine)?;
         let server = ServerConf { core, wire: resolve_wire(from, machine)?, frontend, backend, admin };
-        Ok(Self { server, log: resolve_log(from)? })
+        Ok(Self { server, log: resolve_log(from)?, builtin_scheduler: from.get(key::BUILTIN_SCHEDULER)? })
     }
 }
 
@@ -112,16 +114,13 @@ fn resolve_core(from: &Resolved, sockets: Vec<Roles>, machine: &Machine) -> Resu
 }
 
 fn resolve_wire(from: &Resolved, machine: &Machine) -> Result<WireConf, ConfError> {
-    let max_message_size = from.get(key::MAX_MESSAGE_SIZE)?;
     let heartbeat_interval = from.get(key::ZMTP_HEARTBEAT_INTERVAL)?;
+    let (max_connections, limits) = wire_of(from, machine)?;
     Ok(WireConf {
-        max_connections: match from.get(key::MAX_CONNECTIONS)? {
-            Bound::Auto => machine.open_files.saturating_sub(RESERVED_FILES).max(1),
-            Bound::Count(count) => count,
-        },
+        max_connections,
         max_pending_handshakes: from.get(key::MAX_PENDING_HANDSHAKES)?,
         handshake_timeout: from.get(key::HANDSHAKE_TIMEOUT)?,
-        limits: Limits { frame: from.get(key::MAX_FRAME_SIZE)?.min(max_message_size), message: max_message_size },
+        limits,
         heartbeat_interval: (!heartbeat_interval.is_zero()).then_some(heartbeat_interval),
         heartbeat_timeout: from.get(key::ZMTP_HEARTBEAT_TIMEOUT)?,
         send_hwm: from.get(key::SEND_HWM)?,
@@ -129,7 +128,17 @@ fn resolve_wire(from: &Resolved, machine: &Machine) -> Result<WireConf, ConfErro
     })
 }
 
-fn resolve_log(from: &Resolved) -> Result<LogConf, ConfError> {
+/// Most connections, and the largest frame and message.
+pub(super) fn wire_of(from: &Resolved, machine: &Machine) -> Result<(usize, Limits), ConfError> {
+    let max_connections = match from.get(key::MAX_CONNECTIONS)? {
+        Bound::Auto => machine.open_files.saturating_sub(RESERVED_FILES).max(1),
+        Bound::Count(count) => count,
+    };
+    let message = from.get(key::MAX_MESSAGE_SIZE)?;
+    Ok((max_connections, Limits { frame: from.get(key::MAX_FRAME_SIZE)?.min(message), message }))
+}
+
+pub(super) fn resolve_log(from: &Resolved) -> Result<LogConf, ConfError> {
     let super_debug = from.get(key::SUPER_DEBUG)?;
     let level = from.get(key::LOG_LEVEL)?;
     // A level asked for on the command line is meant as it stands.
@@ -165,7 +174,7 @@ fn share_sockets([frontend, backend, admin]: [&Endpoint; 3]) -> Vec<Roles> {
 
 /// Refuses two addresses of which one covers the other: binding the second would fail with "address in use", which
 /// does not say by whom.
-fn check_overlap(
+pub(super) fn check_overlap(
     from: &Resolved,
     [(first_key, first), (second_key, second)]: [(Key<Endpoint>, &Endpoint); 2],
 ) -> Result<(), ConfError> {

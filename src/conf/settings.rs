@@ -5,19 +5,23 @@
 
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
 use zmtp::Endpoint;
 
 use super::key::Kind::{Address, Choice, Count, Json, Seconds, Secret, Size, Switch, Text};
 use super::key::Program::{self, JobManager, Publisher, Router, Scheduler};
 use super::key::Python::{New, OnlyThere, Same};
 use super::key::{Key, Kind, Setting, settings};
-use super::values::{self, Bound, LogFormat, LogLevel, Memory, Show};
+use super::values::{self, Bound, FilePath, LogFormat, LogLevel, Memory, ScheduleStoreKind, Show};
 use crate::broker::{JobTracking, UnknownQueue};
 use crate::emqp::{QueueName, QueueWeight};
+use crate::scheduler::MissedRuns;
 
 const ALL: &[Program] = Program::ALL;
 /// What takes part in heartbeats.
 const BEATING: &[Program] = &[Router, Scheduler, JobManager];
+/// What others connect to.
+const LISTENING: &[Program] = &[Router, Publisher];
 /// What connects to a broker.
 const PEERS: &[Program] = &[Scheduler, JobManager];
 
@@ -114,7 +118,7 @@ settings! {
     /// Most connections at a time, for each socket; more are closed as they come. auto: the limit of open files
     /// (ulimit -n) less a reserve.
     MAX_CONNECTIONS: Bound = "max_connections" values::bound, Count("auto or number"), default "auto",
-        for &[Router], New;
+        for LISTENING, New;
     /// Most connections at a time whose handshake is not finished, for each socket.
     MAX_PENDING_HANDSHAKES: usize = "max_pending_handshakes" values::positive, Count("connections"), default "1024",
         for &[Router], New;
@@ -122,19 +126,19 @@ settings! {
     HANDSHAKE_TIMEOUT: Duration = "handshake_timeout" values::positive_seconds, Seconds, default "30",
         for &[Router], New;
     /// Largest frame a peer may send; a larger one closes its connection.
-    MAX_FRAME_SIZE: u64 = "max_frame_size" values::size, Size, default "256 MiB", for &[Router], New;
+    MAX_FRAME_SIZE: u64 = "max_frame_size" values::size, Size, default "256 MiB", for LISTENING, New;
     /// Largest message, all frames together, that a peer may send; a larger one closes its connection.
-    MAX_MESSAGE_SIZE: u64 = "max_message_size" values::size, Size, default "512 MiB", for &[Router], New;
+    MAX_MESSAGE_SIZE: u64 = "max_message_size" values::size, Size, default "512 MiB", for LISTENING, New;
     /// Pause between two PINGs of a connection (ZMTP 3.1 peers only); 0 sends none.
     ZMTP_HEARTBEAT_INTERVAL: Duration = "zmtp_heartbeat_interval" values::seconds, Seconds, default "1",
-        for &[Router], New;
+        for LISTENING, New;
     /// How long a connection may be silent after a PING before it is closed.
     ZMTP_HEARTBEAT_TIMEOUT: Duration = "zmtp_heartbeat_timeout" values::positive_seconds, Seconds, default "5",
-        for &[Router], New;
+        for LISTENING, New;
     /// Most messages queued for one peer.
-    SEND_HWM: usize = "send_hwm" values::positive, Count("messages"), default "10000", for &[Router], New;
+    SEND_HWM: usize = "send_hwm" values::positive, Count("messages"), default "10000", for LISTENING, New;
     /// Most messages of one peer read and not dealt with yet; its connection is not read from meanwhile.
-    RECEIVE_HWM: usize = "receive_hwm" values::positive, Count("messages"), default "1000", for &[Router], New;
+    RECEIVE_HWM: usize = "receive_hwm" values::positive, Count("messages"), default "1000", for LISTENING, New;
     /// Most ZeroMQ sockets of one process.
     MAX_SOCKETS: usize = "max_sockets" values::count, Count("sockets"), default "1024", for ALL,
         OnlyThere("it bounds sockets of libzmq, which is not used; max_connections bounds connections");
@@ -171,6 +175,26 @@ settings! {
     /// Deprecated, with setup_path: use subprocess_setup_func.
     SETUP_CALLABLE: String = "setup_callable" values::text, Text, default "", for &[JobManager], Same;
 
+    // The scheduler.
+
+    /// Whether a broker keeps schedules itself while no scheduler is connected to it. Its file is that of schedule_file
+    /// with router- before its name.
+    BUILTIN_SCHEDULER: bool = "builtin_scheduler" values::switch, Switch, default "true", for &[Router], New;
+    /// Where schedules are kept: in a file of the scheduler's own, in Redis in the layout of Python's scheduler, or in
+    /// memory until it ends. auto: in Redis if any setting rq_... is given, else in the file.
+    SCHEDULE_STORE: ScheduleStoreKind = "schedule_store" values::schedule_store, Choice("auto|file|redis|memory"),
+        default "auto", for &[Scheduler], New;
+    /// The file. auto: schedules.redb in $STATE_DIRECTORY, /var/lib/eventmq for root, $XDG_STATE_HOME/eventmq or
+    /// ~/.local/state/eventmq. Beside it lies a socket (.sock) at which emq schedules asks.
+    SCHEDULE_FILE: FilePath = "schedule_file" values::file_path, Text, default "auto", for &[Scheduler], New;
+    /// The time zone of cron expressions, such as Europe/Berlin; Python knows UTC only, whatever TZ says.
+    SCHEDULE_TIME_ZONE: TimeZone = "schedule_time_zone" values::time_zone, Text, default "UTC",
+        for &[Scheduler], New;
+    /// What becomes of runs that came due while the scheduler or its broker was away: each schedule runs once at once,
+    /// however many it missed, or they are skipped.
+    MISSED_RUNS: MissedRuns = "missed_runs" values::missed_runs, Choice("once|skip"), default "once",
+        for &[Scheduler], New;
+
     // The scheduler's Redis.
 
     /// The host of the Redis server that keeps schedules.
@@ -187,7 +211,7 @@ settings! {
     /// Arguments of that class.
     REDIS_CLIENT_CLASS_KWARGS: serde_json::Map<String, serde_json::Value> = "redis_client_class_kwargs"
         values::object, Json, default "{}", for &[Scheduler], OnlyThere("the Redis client is built in");
-    /// Whether a scheduler that cannot reach Redis at its start gives up.
+    /// Whether a scheduler that cannot reach Redis at its start gives up; else it waits for it.
     REDIS_STARTUP_ERROR_HARD_KILL: bool = "redis_startup_error_hard_kill" values::switch, Switch, default "true",
         for &[Scheduler], Same;
 

@@ -1,13 +1,16 @@
 //! Texts of single settings into values: one small function per type.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
+use jiff::tz::TimeZone;
 use thiserror::Error;
 use zmtp::{Endpoint, EndpointError};
 
 use crate::broker::{JobTracking, UnknownQueue};
 use crate::emqp::{QueueName, QueueWeight};
+use crate::scheduler::MissedRuns;
 
 /// Longest time a setting may name: a century, far below what the system's clocks can add.
 const MAX_SECONDS: f64 = 3_200_000_000.0;
@@ -63,6 +66,9 @@ pub enum BadValue {
     /// A queue without a name.
     #[error("names a queue \"\": every queue needs a name")]
     UnnamedQueue,
+    /// Not a time zone anybody knows.
+    #[error("is not a time zone: expected a name such as UTC or Europe/Berlin")]
+    NotTimeZone,
     /// Not a JSON object.
     #[error("is not a JSON object, such as {{\"socket_timeout\": 5}}: {0}")]
     NotObject(#[source] serde_json::Error),
@@ -301,6 +307,60 @@ pub enum LogFormat {
     Json,
 }
 
+/// Where schedules are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScheduleStoreKind {
+    /// In Redis if it is set up, else in a file.
+    Auto,
+    /// In a file.
+    File,
+    /// In Redis.
+    Redis,
+    /// Nowhere.
+    Memory,
+}
+
+/// A path that may be left to the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FilePath {
+    /// Where such files usually are.
+    Auto,
+    /// Here.
+    At(PathBuf),
+}
+
+/// `auto`, or a path.
+pub fn file_path(text: &str) -> Result<FilePath, BadValue> {
+    match text {
+        "" => Err(BadValue::Empty),
+        "auto" => Ok(FilePath::Auto),
+        path => Ok(FilePath::At(path.into())),
+    }
+}
+
+impl Show for FilePath {
+    fn show(&self) -> String {
+        match self {
+            Self::Auto => "auto".to_owned(),
+            Self::At(path) => path.display().to_string(),
+        }
+    }
+}
+
+/// The name of a time zone.
+pub fn time_zone(text: &str) -> Result<TimeZone, BadValue> {
+    match text.trim() {
+        name if name.eq_ignore_ascii_case("utc") => Ok(TimeZone::UTC),
+        name => TimeZone::get(name).map_err(|_| BadValue::NotTimeZone),
+    }
+}
+
+impl Show for TimeZone {
+    fn show(&self) -> String {
+        self.iana_name().unwrap_or("UTC").to_owned()
+    }
+}
+
 /// A type whose values are a few words.
 macro_rules! choice {
     ($(#[$doc:meta])* $function:ident: $type:ty { $($word:literal = $value:expr),+ } $words:literal) => {
@@ -342,6 +402,18 @@ choice! {
         "error" = LogLevel::Error, "warn" = LogLevel::Warn, "info" = LogLevel::Info, "debug" = LogLevel::Debug,
         "trace" = LogLevel::Trace
     } "error, warn, info, debug, trace"
+}
+
+choice! {
+    /// `once` or `skip`.
+    missed_runs: MissedRuns { "once" = MissedRuns::Once, "skip" = MissedRuns::Skip } "once, skip"
+}
+choice! {
+    /// `auto`, `file`, `redis` or `memory`.
+    schedule_store: ScheduleStoreKind {
+        "auto" = ScheduleStoreKind::Auto, "file" = ScheduleStoreKind::File, "redis" = ScheduleStoreKind::Redis,
+        "memory" = ScheduleStoreKind::Memory
+    } "auto, file, redis, memory"
 }
 
 macro_rules! show_as_display {
@@ -454,6 +526,15 @@ mod tests {
         assert_eq!(memory("1 GiB").unwrap(), Memory::Bytes(1 << 30));
         for text in ["0%", "101%", "%", "half"] {
             assert!(matches!(memory(text), Err(BadValue::NotMemory)), "{text}");
+        }
+    }
+
+    #[test]
+    fn time_zones_have_names() {
+        assert_eq!(time_zone("utc").unwrap().show(), "UTC");
+        assert_eq!(time_zone("europe/berlin").unwrap().show(), "Europe/Berlin");
+        for text in ["", "Mars/Olympus", "+02:00"] {
+            assert!(matches!(time_zone(text), Err(BadValue::NotTimeZone)), "{text}");
         }
     }
 
