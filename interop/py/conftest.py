@@ -11,7 +11,7 @@ import pytest
 import zmq
 
 from peers import Admin, Client, FakeWorker
-from programs import Marks, PyCli, PyClient, PyJobManager, PyScheduler, Router
+from programs import Marks, Publisher, PyCli, PyClient, PyJobManager, PyScheduler, Redis, Router, Scheduler
 from proxy import Proxy
 from waits import SOON, Ports
 from zmtp_peer import ZmtpPeer
@@ -127,6 +127,37 @@ def scheduler(stack: ExitStack, tmp_path: Path, marks: Marks, ports: Ports) -> C
         return made
 
     return make
+
+
+@pytest.fixture
+def our_scheduler(stack: ExitStack, tmp_path: Path) -> Callable[..., Scheduler]:
+    """Starts schedulers of ours: our_scheduler(router or address, ...)."""
+    made: list[Scheduler] = []
+
+    def make(where: Router | str, **settings: object) -> Scheduler:
+        frontend = where if isinstance(where, str) else where.frontend
+        made.append(Scheduler(tmp_path, frontend, len(made) + 1, **settings))
+        stack.callback(made[-1].finish)
+        made[-1].start()
+        return made[-1]
+
+    return make
+
+
+@pytest.fixture
+def publisher(stack: ExitStack, tmp_path: Path, ports: Ports) -> Publisher:
+    made = Publisher(tmp_path, ports)
+    stack.callback(made.finish)
+    made.start()
+    return made
+
+
+@pytest.fixture
+def redis_server(stack: ExitStack, tmp_path: Path, ports: Ports) -> Redis:
+    made = Redis(tmp_path, ports)
+    stack.callback(made.kill_group)
+    made.start()
+    return made
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import redis
 
 from peers import Admin
 from waits import SOON, Ports, until
@@ -127,7 +129,9 @@ class Router(Program):
         self.conf = directory / "router.conf"
         binary = emq_binary()
         argv = [binary] if os.path.basename(binary) == "emq-router" else [binary, "router"]
-        super().__init__("router", [*argv, "-C", str(self.conf)], directory / "router.log")
+        # The schedules it keeps without a scheduler are this test's own.
+        env = {"EVENTMQ_SCHEDULE_FILE": str(directory / "schedules.redb")}
+        super().__init__("router", [*argv, "-C", str(self.conf)], directory / "router.log", env)
         self.expected_end = False
 
     def write_conf(self) -> None:
@@ -178,6 +182,119 @@ class Router(Program):
         assert not ended_by_itself, f"the router ended by itself:\n{output[-6000:]}"
 
 
+class Ours(Program):
+    """One of our programs besides the router, with a conf file of its own."""
+
+    COMMAND = ""
+    SECTION = ""
+    READY = ""
+
+    def __init__(self, directory: Path, settings: Mapping[str, object], number: int = 1) -> None:
+        name = f"{self.COMMAND}-{number}"
+        self.conf = directory / f"{name}.conf"
+        self.settings = dict(settings)
+        argv = [emq_binary(), self.COMMAND, "-C", str(self.conf)]
+        super().__init__(name, argv, directory / f"{name}.log")
+
+    def start(self) -> None:
+        write_conf(self.conf, **{"global": {**Router.FAST, "reconnect_timeout": 0.5}, self.SECTION: self.settings})
+        ready = len(self.logged(self.READY))
+        super().start()
+        until(lambda: len(self.logged(self.READY)) > ready, f"{self.name} is ready (see its log)", 20.0)
+
+    def terminate(self, timeout: float = 20.0) -> int:
+        if self.alive():
+            self.signal(signal.SIGTERM)
+        return self.wait_exit(timeout)
+
+    def finish(self) -> None:
+        if self.process is not None:
+            self.kill_group()
+        assert "panicked at" not in self.output(), f"{self.name} panicked:\n{self.output()[-6000:]}"
+
+
+class Scheduler(Ours):
+    """`emq scheduler`."""
+
+    COMMAND = "scheduler"
+    SECTION = "scheduler"
+    READY = "scheduler ready"
+
+    def __init__(self, directory: Path, frontend: str, number: int = 1, **settings: object) -> None:
+        store = {"schedule_file": directory / f"schedules-{number}.redb"}
+        super().__init__(directory, {"scheduler_addr": frontend, **store, **settings}, number)
+
+    def registered(self, times: int = 1) -> Scheduler:
+        what = f"{self.name} is registered"
+        until(lambda: len(self.logged("registered with the broker")) >= times, what, 20.0)
+        return self
+
+    def listing(self) -> list[dict[str, Any]]:
+        """What `emq schedules --json` says."""
+        argv = [emq_binary(), "schedules", "-C", str(self.conf), "--json"]
+        done = subprocess.run(argv, env=self.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=True)
+        return json.loads(done.stdout)[0]["schedules"]
+
+
+class Publisher(Ours):
+    """`emq pubsub`."""
+
+    COMMAND = "pubsub"
+    SECTION = "publisher"
+    READY = "publisher ready"
+
+    def __init__(self, directory: Path, ports: Ports, **settings: object) -> None:
+        self.incoming, self.outgoing = ports.address(), ports.address()
+        addresses = {"publisher_incoming_addr": self.incoming, "publisher_outgoing_addr": self.outgoing}
+        super().__init__(directory, {**addresses, **settings})
+
+
+class Serve(Program):
+    """`emq serve`: everything in one process, at the addresses of a router that is not started."""
+
+    def __init__(self, router: Router, ports: Ports) -> None:
+        self.incoming, self.outgoing = ports.address(), ports.address()
+        self.frontend, self.backend, self.admin_address = router.frontend, router.backend, router.admin_address
+        conf = router.conf.with_name("serve.conf")
+        write_conf(
+            conf,
+            **{
+                "global": router.settings,
+                "scheduler": {"schedule_file": conf.with_name("served.redb")},
+                "publisher": {"publisher_incoming_addr": self.incoming, "publisher_outgoing_addr": self.outgoing},
+            },
+        )
+        super().__init__("serve", [emq_binary(), "serve", "-C", str(conf)], conf.with_name("serve.log"))
+
+    def start(self) -> None:
+        ready = len(self.logged("publisher ready"))
+        super().start()
+        until(lambda: len(self.logged("publisher ready")) > ready, "it is ready (see serve.log)", 20.0)
+
+
+class Redis(Program):
+    """A redis-server of this test alone; without the program the test fails and says so."""
+
+    def __init__(self, directory: Path, ports: Ports) -> None:
+        binary = shutil.which("redis-server")
+        assert binary, "redis-server is not installed: apt-get install redis-server (Debian, Ubuntu)"
+        self.port = ports.free()
+        argv = [binary, "--port", str(self.port), "--bind", "127.0.0.1", "--appendonly", "yes", "--dir", str(directory)]
+        super().__init__("redis", argv, directory / "redis.log")
+
+    def start(self) -> None:
+        super().start()
+        until(self._answers, "redis-server answers (see redis.log)")
+
+    def client(self) -> redis.Redis:
+        return redis.Redis(port=self.port, decode_responses=True)
+
+    def _answers(self) -> bool:
+        with suppress(redis.ConnectionError):
+            return bool(self.client().ping())
+        return False
+
+
 class Marks:
     """The file in which jobs leave their marks."""
 
@@ -217,9 +334,12 @@ class PyProgram(Program):
     ) -> None:
         number = len(list(directory.glob(f"{self.PROGRAM}*.conf"))) + 1
         name = f"{self.PROGRAM}-{number}"
-        conf = write_conf(directory / f"{name}.conf", **{"global": {**self.FAST, **settings}, self.SECTION: {}})
+        # The original publisher reads its own section alone.
+        own = settings if self.SECTION == "publisher" else {}
+        conf = write_conf(directory / f"{name}.conf", **{"global": {**self.FAST, **settings}, self.SECTION: own})
         argv = [sys.executable, "-u", "-B", str(BIN / self.PROGRAM), "-C", str(conf), *options]
-        env = {"PYTHONPATH": str(HERE), "EMQ_MARKS": str(marks.path)}
+        # The original publisher takes no options either.
+        env = {"PYTHONPATH": str(HERE), "EMQ_MARKS": str(marks.path), "EVENTMQ_CONFIG_FILE": str(conf)}
         super().__init__(name, argv, directory / f"{name}.log", env)
         self.start()
 
@@ -249,6 +369,18 @@ class PyScheduler(PyProgram):
         super().__init__(
             directory, marks, {"scheduler_addr": frontend, "rq_host": "127.0.0.1", "rq_port": no_redis_port, **settings}
         )
+
+
+class PyPublisher(PyProgram):
+    """The original emq-pubsub (PYPUB)."""
+
+    PROGRAM = "emq-pubsub"
+    SECTION = "publisher"
+
+    def __init__(self, directory: Path, marks: Marks, ports: Ports) -> None:
+        self.incoming, self.outgoing = ports.address(), ports.address()
+        addresses = {"publisher_incoming_addr": self.incoming, "publisher_outgoing_addr": self.outgoing}
+        super().__init__(directory, marks, addresses)
 
 
 class PyRouter(Program):
