@@ -1,20 +1,23 @@
 //! A CURVE peer by hand, on RustCrypto's cipher and nothing of ours: what it says can be made wrong at any place.
-#![allow(dead_code, reason = "each test file uses its own part")]
 
 use crypto_box::aead::AeadInPlace;
 use crypto_box::{PublicKey, SalsaBox, SecretKey};
 
-use crate::support::{frame, hex, property};
+use crate::{frame, hex, property};
 
+/// The client's long-term secret key.
 pub const CLIENT: [u8; 32] = [0xc1; 32];
+/// The server's long-term secret key.
 pub const SERVER: [u8; 32] = [0x51; 32];
 const CLIENT_TRANSIENT: [u8; 32] = [0xc2; 32];
 const SERVER_TRANSIENT: [u8; 32] = [0x52; 32];
 
+/// A secret key of these bytes.
 pub fn secret(bytes: [u8; 32]) -> SecretKey {
     SecretKey::from(bytes)
 }
 
+/// The public key to a secret one.
 pub fn public(bytes: [u8; 32]) -> [u8; 32] {
     *secret(bytes).public_key().as_bytes()
 }
@@ -36,6 +39,7 @@ pub fn seal(to: [u8; 32], from: [u8; 32], nonce: [u8; 24], data: &[u8]) -> Vec<u
     [&tag[..], &data].concat()
 }
 
+/// What is in a box, which has to open.
 pub fn open(from: [u8; 32], to: [u8; 32], nonce: [u8; 24], sealed: &[u8]) -> Vec<u8> {
     let (tag, data) = sealed.split_at(16);
     let mut data = data.to_vec();
@@ -44,35 +48,54 @@ pub fn open(from: [u8; 32], to: [u8; 32], nonce: [u8; 24], sealed: &[u8]) -> Vec
     data
 }
 
+/// The greeting of a CURVE peer as libzmq writes it.
 pub fn greeting() -> Vec<u8> {
     let mut bytes = hex("ff0000000000000001 7f 03 01 4355525645");
     bytes.resize(64, 0);
     bytes
 }
 
+/// The properties of a peer without a name.
 pub fn metadata(socket_type: &str) -> Vec<u8> {
     [property("Socket-Type", socket_type.as_bytes()), property("Identity", b"")].concat()
 }
 
 /// What an INITIATE says; the true thing unless changed.
 pub struct Initiate {
+    /// The cookie of WELCOME.
     pub cookie: Vec<u8>,
+    /// The number in the nonce.
     pub counter: u64,
+    /// The client's long-term public key.
     pub client: [u8; 32],
+    /// Who vouches.
     pub vouch_secret: [u8; 32],
+    /// For which connection: the transient public key of the client.
     pub vouched_transient: [u8; 32],
+    /// And for which server.
     pub vouched_server: [u8; 32],
+    /// The client's properties.
     pub metadata: Vec<u8>,
 }
 
 /// A client; its next counter is its own business.
 pub struct Client {
+    /// The server's long-term public key.
     pub server: [u8; 32],
+    /// The server's transient public key, once WELCOME told it.
     pub server_transient: [u8; 32],
+    /// Our transient secret key.
     pub transient: [u8; 32],
 }
 
+impl Default for Client {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Client {
+    /// One that knows [`SERVER`].
     pub fn new() -> Self {
         Self { server: public(SERVER), server_transient: [0; 32], transient: CLIENT_TRANSIENT }
     }
@@ -82,6 +105,7 @@ impl Client {
         self.hello_of([1, 0], &[0; 72], public(self.transient), &[0; 64])
     }
 
+    /// A HELLO with these parts.
     pub fn hello_of(&self, version: [u8; 2], padding: &[u8], transient: [u8; 32], proof: &[u8]) -> Vec<u8> {
         let counter = 1u64.to_be_bytes();
         let sealed = seal(self.server, self.transient, nonce(b"CurveZMQHELLO---", &counter), proof);
@@ -140,6 +164,7 @@ impl Client {
 
 /// A server.
 pub struct Server {
+    /// The client's transient public key.
     pub client_transient: [u8; 32],
 }
 
@@ -158,6 +183,7 @@ impl Server {
         self.welcome_of(public(SERVER_TRANSIENT))
     }
 
+    /// A WELCOME with this transient public key of the server.
     pub fn welcome_of(&self, transient: [u8; 32]) -> Vec<u8> {
         let random = [9; 16];
         let plain = [&transient[..], &[0xc0; 96]].concat();
