@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use interop::notation::{number, unhex};
 use zmtp::{
     Dealer, Handover, Heartbeat, Ipv6, Limits, Pair, Pub, Pull, Push, Reconnect, Rep, Req, Router, RoutingId,
     SocketBuilder, Sub, Verbosity, XPub, XSub,
 };
 
 use crate::socket::Socket;
-use crate::{Failure, millis, number, text, unhex};
+use crate::{Failure, millis, text};
 
 /// Options of the `socket` command; times in milliseconds.
 #[derive(Default)]
