@@ -229,8 +229,9 @@ def run_proxy(frontend: zmq.Socket, backend: zmq.Socket) -> None:
 
 @pytest.mark.parametrize("who_beats", ["we-beat", "they-beat"])
 def test_pitfall_14_heartbeats_do_not_disturb_turns(peer: Peer, libzmq: Libzmq, who_beats: str) -> None:
-    beat = {"heartbeat": 5} if who_beats == "we-beat" else {}
-    theirs = libzmq("REP", **({} if beat else {"heartbeat_ivl": 5}))
+    # With time enough for the answer: a busy machine is not a dead peer.
+    beat = {"heartbeat": 5, "heartbeat_timeout": 60_000} if who_beats == "we-beat" else {}
+    theirs = libzmq("REP", **({} if beat else {"heartbeat_ivl": 5, "heartbeat_timeout": 60_000}))
     ours = peer("req", **beat)
     link(ours, theirs, "they-bind")
     for number in range(10):
