@@ -1,5 +1,6 @@
 //! What 5,000 idle connections on one ROUTER cost. The other ends are bare TCP sockets, whose memory is the kernel's, so
 //! what this process grows by is ours.
+#![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::collections::HashMap;
