@@ -12,7 +12,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from mechanisms import CLIENT, OTHER, SIDES, THEIR_SERVER, Zap, curve_client, curve_server, their_client
 from raw import Raw
-from test_zmtp import payloads
+from test_zmtp import MIB, payloads
 from waits import SOON, until
 from zmtp_peer import link, send_when_known, shown
 
@@ -72,7 +72,7 @@ def test_b17_messages_of_every_size_both_ways(peer, context, libzmq, stack, side
     if ours == "router":
         us.command("until-known", THEIRS.hex(), 5000)
     to_them = [THEIRS] if ours == "router" else []
-    for frames in payloads():
+    for frames in payloads(2 * MIB):
         us.send(*to_them, *frames)
         got = them.recv_multipart()
         assert got == ([OURS, *frames] if theirs == "ROUTER" else frames)
