@@ -5,6 +5,7 @@
 pub mod admin;
 pub mod broker;
 pub mod cli;
+pub mod client;
 pub mod clock;
 pub mod conf;
 pub mod emqp;

@@ -13,8 +13,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("store", &["emqp"]),
     ("admin", &["emqp"]),
     ("broker", &["clock", "emqp", "store"]),
+    ("client", &["emqp"]),
     ("conf", &["broker", "emqp"]),
-    ("cli", &["admin", "broker", "conf", "emqp"]),
+    ("cli", &["admin", "broker", "client", "conf", "emqp"]),
 ];
 
 /// Shells: the only places of `src` and `zmtp/src` that may name tokio or read a clock.
@@ -22,6 +23,10 @@ const SHELLS: &[&str] = &[
     "src/admin.rs",
     "src/broker/server",
     "src/cli",
+    "src/client/builder.rs",
+    "src/client/driver.rs",
+    "src/client/handle.rs",
+    "src/client/pubsub.rs",
     "src/clock.rs",
     "zmtp/src/engine",
     "zmtp/src/socket",
