@@ -9,7 +9,7 @@ use zmtp::{Dealer, Endpoint, Reconnect, RoutingId, Security};
 
 use super::ClientError;
 use super::driver::Driver;
-use super::handle::{Client, Shared};
+use super::handle::{Client, FullQueues, Shared};
 use crate::emqp::MsgIds;
 
 /// Settings of a [`Client`] to be.
@@ -19,6 +19,7 @@ pub struct ClientBuilder {
     acceptance_timeout: Duration,
     confirmation_timeout: Duration,
     max_unaccepted: usize,
+    full_queues: FullQueues,
     reconnect: Reconnect,
     heartbeat: Option<Heartbeat>,
     linger: Duration,
@@ -31,6 +32,7 @@ impl Default for ClientBuilder {
             acceptance_timeout: Duration::from_secs(10),
             confirmation_timeout: Duration::from_secs(2),
             max_unaccepted: 1000,
+            full_queues: FullQueues::default(),
             reconnect: Reconnect { first: Duration::from_millis(50), longest: Duration::from_secs(2) },
             heartbeat: Some(Heartbeat {
                 interval: Duration::from_secs(5),
@@ -59,6 +61,12 @@ impl ClientBuilder {
     /// Most jobs handed over and not accepted; past it submitting waits. Default 1000; at least 1.
     pub fn max_unaccepted(mut self, jobs: usize) -> Self {
         self.max_unaccepted = jobs.clamp(1, Semaphore::MAX_PERMITS);
+        self
+    }
+
+    /// What to do about full queues. Default: report them.
+    pub fn full_queues(mut self, policy: FullQueues) -> Self {
+        self.full_queues = policy;
         self
     }
 
@@ -111,6 +119,7 @@ impl ClientBuilder {
             endpoint: endpoint.clone(),
             acceptance_timeout: self.acceptance_timeout,
             confirmation_timeout: self.confirmation_timeout,
+            full_queues: self.full_queues,
             orders,
             room: Arc::new(Semaphore::new(self.max_unaccepted)),
             ids: Mutex::new(MsgIds::new(seed ^ more.rotate_left(32))),

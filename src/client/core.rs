@@ -1,14 +1,19 @@
 //! [`Core`]: which messages wait for what, without socket or clock.
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tracing::{debug, warn};
 use zmtp::Message;
 
 use super::{Failure, outcome};
-use crate::emqp::{Command, Envelope, MsgId, Reply};
+use crate::emqp::{Command, Envelope, JobErrorKind, MsgId, Reply};
+
+/// The first pause before a job is offered again to a full queue; doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest of these pauses.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// One message to a broker, with what is wanted in return.
 #[derive(Debug, Clone)]
@@ -17,8 +22,9 @@ pub(super) struct Submission {
     pub message: Message,
     pub answer: Answer,
     pub on_loss: OnLoss,
-    /// When its acceptance is no longer awaited.
-    pub accept_by: Instant,
+    pub when_full: WhenFull,
+    /// How long its acceptance is awaited.
+    pub patience: Duration,
     /// When its result is no longer awaited.
     pub result_by: Option<Instant>,
 }
@@ -41,6 +47,14 @@ pub(super) enum OnLoss {
     SendAgain,
     /// It must not be sent twice.
     Report,
+}
+
+/// What to do when the broker's queue is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WhenFull {
+    Report,
+    /// Offer it again, until then if it says so.
+    Retry(Option<Instant>),
 }
 
 /// What happens to a client.
@@ -95,17 +109,23 @@ enum Stage {
     Queued,
     /// Perhaps the broker has it.
     Sent,
+    /// Its queue was full; it is offered again later.
+    Held,
     Accepted,
 }
 
 #[derive(Debug)]
 struct Pending {
-    /// Kept while it may have to be sent.
+    /// Kept while it may have to be sent again.
     message: Option<Message>,
     stage: Stage,
     answer: Answer,
     on_loss: OnLoss,
+    when_full: WhenFull,
+    patience: Duration,
     result_by: Option<Instant>,
+    /// How often its queue was full.
+    refusals: u32,
     /// Its entry among the deadlines.
     due: Option<Instant>,
     /// Its place among all submissions.
@@ -146,39 +166,42 @@ impl Core {
 
     /// Whether a message of this submission is still to be sent.
     pub(super) fn wants(&self, msgid: &MsgId) -> bool {
-        self.pending.get(msgid).is_some_and(|pending| pending.message.is_some())
+        self.pending.contains_key(msgid)
     }
 
     pub(super) fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Effect>) {
         match input {
-            Input::Submit(submission) => self.on_submit(submission, out),
+            Input::Submit(submission) => self.on_submit(now, submission, out),
             Input::Forget(msgid) => drop(self.remove(&msgid)),
             Input::Connected => self.on_connected(out),
             Input::Disconnected => self.on_disconnected(out),
             Input::Written(msgid) => self.on_written(msgid, out),
-            Input::Received(message) => self.on_received(&message, out),
+            Input::Received(message) => self.on_received(now, &message, out),
             Input::Tick => self.on_tick(now, out),
         }
     }
 
-    fn on_submit(&mut self, submission: Submission, out: &mut Vec<Effect>) {
-        let Submission { msgid, message, answer, on_loss, accept_by, result_by } = submission;
+    fn on_submit(&mut self, now: Instant, submission: Submission, out: &mut Vec<Effect>) {
+        let Submission { msgid, message, answer, on_loss, when_full, patience, result_by } = submission;
         if self.pending.contains_key(&msgid) {
             return out.push(Effect::Report(msgid, Report::Duplicate));
         }
         self.submitted += 1;
         self.unsettled += 1;
-        let due = Some(accept_by);
+        let due = later(now, patience);
         let pending = Pending {
             message: Some(message),
             stage: Stage::Unsent,
             answer,
             on_loss,
+            when_full,
+            patience,
             result_by,
-            due,
+            refusals: 0,
+            due: Some(due),
             order: self.submitted,
         };
-        self.deadlines.insert((accept_by, msgid.clone()));
+        self.deadlines.insert((due, msgid.clone()));
         self.pending.insert(msgid.clone(), pending);
         if self.link == Link::Up {
             self.send(&msgid, out);
@@ -187,7 +210,12 @@ impl Core {
 
     fn on_connected(&mut self, out: &mut Vec<Effect>) {
         self.link = Link::Up;
-        let waiting = self.pending.iter().filter(|(_, pending)| pending.message.is_some());
+        let again = |pending: &Pending| match pending.stage {
+            Stage::Unsent => true,
+            Stage::Sent | Stage::Accepted => pending.on_loss == OnLoss::SendAgain,
+            Stage::Queued | Stage::Held => false,
+        };
+        let waiting = self.pending.iter().filter(|(_, pending)| again(pending));
         let mut waiting: Vec<_> = waiting.map(|(msgid, pending)| (pending.order, msgid.clone())).collect();
         waiting.sort_unstable();
         for (_, msgid) in waiting {
@@ -210,7 +238,7 @@ impl Core {
         if pending.stage == Stage::Queued {
             pending.stage = Stage::Sent;
         }
-        if pending.on_loss == OnLoss::Report {
+        if pending.on_loss == OnLoss::Report && pending.when_full == WhenFull::Report {
             pending.message = None;
         }
         if pending.answer == Answer::Nothing {
@@ -237,14 +265,14 @@ impl Core {
         }
     }
 
-    fn on_received(&mut self, message: &Message, out: &mut Vec<Effect>) {
+    fn on_received(&mut self, now: Instant, message: &Message, out: &mut Vec<Effect>) {
         let command = match Envelope::parse(message) {
             Ok(envelope) => envelope.command,
             Err(error) => return warn!(%error, "the broker sent what is no eMQP message"),
         };
         match command {
             Command::Reply(Reply::Single(accepted)) => self.on_acceptance(accepted, out),
-            Command::Reply(Reply::Result { result, request }) => self.on_result(message, result, request, out),
+            Command::Reply(Reply::Result { result, request }) => self.on_result(now, message, result, request, out),
             other => debug!(command = other.name().as_str(), "the broker sent what is not for clients"),
         }
     }
@@ -261,6 +289,9 @@ impl Core {
             (Stage::Accepted, _) => {}
             (_, Answer::Result) => {
                 pending.stage = Stage::Accepted;
+                if pending.on_loss == OnLoss::Report {
+                    pending.message = None;
+                }
                 self.unsettled -= 1;
                 let (was, is) = (pending.due, pending.result_by);
                 pending.due = is;
@@ -271,19 +302,21 @@ impl Core {
         }
     }
 
-    fn on_result(&mut self, message: &Message, result: &[u8], request: MsgId, out: &mut Vec<Effect>) {
-        let Some(pending) = self.pending.get(&request) else {
+    fn on_result(&mut self, now: Instant, message: &Message, result: &[u8], request: MsgId, out: &mut Vec<Effect>) {
+        let Some(Pending { stage, answer, .. }) = self.pending.get(&request) else {
             return match outcome::failure_in(result) {
                 Some(failure) => warn!(msgid = %request, %failure, "failure of a job that nobody waits for"),
                 None => debug!(msgid = %request, "result of a job that nobody waits for"),
             };
         };
+        let (stage, answer) = (*stage, *answer);
         // A broker accepts before it passes a result on; an error without that is its refusal.
-        let refusal = if pending.stage == Stage::Accepted { None } else { outcome::failure_in(result) };
-        let report = match (refusal, pending.answer) {
+        let refusal = if stage == Stage::Accepted { None } else { outcome::failure_in(result) };
+        let report = match (refusal, answer) {
+            (Some(failure), _) if self.is_offered_again(now, &request, &failure) => return,
             (Some(failure), _) => Report::Refused(failure),
             (None, Answer::Result) => {
-                if pending.stage != Stage::Accepted {
+                if stage != Stage::Accepted {
                     out.push(Effect::Report(request.clone(), Report::Accepted));
                 }
                 Report::Result(message.frame_bytes(RESULT_FRAME).unwrap_or_default())
@@ -293,11 +326,46 @@ impl Core {
         self.end(request, report, out);
     }
 
+    /// Holds back a job whose queue is full, if that is wanted and there is time.
+    fn is_offered_again(&mut self, now: Instant, msgid: &MsgId, failure: &Failure) -> bool {
+        let Some(pending) = self.pending.get_mut(msgid) else { return false };
+        let WhenFull::Retry(until) = pending.when_full else { return false };
+        if failure.broker_kind() != Some(JobErrorKind::QueueFull) {
+            return false;
+        }
+        let pause = FIRST_PAUSE.saturating_mul(1 << pending.refusals.min(10)).min(LONGEST_PAUSE);
+        let again = later(now, pause);
+        if until.is_some_and(|until| until < again) {
+            return false;
+        }
+        pending.stage = Stage::Held;
+        pending.refusals += 1;
+        let was = pending.due.replace(again);
+        self.move_deadline(msgid, was, Some(again));
+        true
+    }
+
+    /// The pause of a job that is held back is over.
+    fn offer_again(&mut self, now: Instant, msgid: &MsgId, out: &mut Vec<Effect>) {
+        let Some(pending) = self.pending.get_mut(msgid) else { return };
+        pending.stage = Stage::Unsent;
+        let due = later(now, pending.patience);
+        let was = pending.due.replace(due);
+        self.move_deadline(msgid, was, Some(due));
+        if self.link == Link::Up {
+            self.send(msgid, out);
+        }
+    }
+
     fn on_tick(&mut self, now: Instant, out: &mut Vec<Effect>) {
         while let Some((_, msgid)) = self.deadlines.first().filter(|(due, _)| *due <= now).cloned() {
             let report = match self.pending.get(&msgid).map(|pending| pending.stage) {
                 Some(Stage::Unsent | Stage::Queued) => Report::NotSent,
                 Some(Stage::Sent) => Report::Unconfirmed,
+                Some(Stage::Held) => {
+                    self.offer_again(now, &msgid, out);
+                    continue;
+                }
                 Some(Stage::Accepted) | None => Report::Overdue,
             };
             self.end(msgid, report, out);
@@ -324,6 +392,12 @@ impl Core {
             self.deadlines.insert((is, msgid.clone()));
         }
     }
+}
+
+/// A moment of the future; one too far away is merely far away.
+pub(super) fn later(now: Instant, time: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(60 * 60 * 24 * 365);
+    now.checked_add(time).unwrap_or(now + FAR)
 }
 
 /// Index of a REPLY's result frame, counted on a DEALER.

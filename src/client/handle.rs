@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use zmtp::{Endpoint, Message};
 
 use super::builder::ClientBuilder;
-use super::core::{Answer, OnLoss, Report, Submission};
+use super::core::{Answer, OnLoss, Report, Submission, WhenFull, later};
 use super::driver::{Order, Waiter};
 use super::{CallError, ClientError, Job, Schedule, SubmitError, outcome};
 use crate::emqp::{CommandName, MsgId, MsgIds, Request};
@@ -47,9 +47,21 @@ pub(super) struct Shared {
     pub endpoint: Endpoint,
     pub acceptance_timeout: Duration,
     pub confirmation_timeout: Duration,
+    pub full_queues: FullQueues,
     pub orders: mpsc::UnboundedSender<Order>,
     pub room: Arc<Semaphore>,
     pub ids: Mutex<MsgIds>,
+}
+
+/// What a client does about a job that the broker refuses because its queue is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FullQueues {
+    /// Tells the caller at once: [`SubmitError::Refused`].
+    #[default]
+    Report,
+    /// Offers it again after a pause, of 0.1 s at first and 1 s at most, until the job's [`deadline`](Job::deadline) if
+    /// it has one. Jobs held back count as unaccepted, so submitting slows down to what the workers do.
+    Wait,
 }
 
 /// Whether somebody said that a schedule is in force.
@@ -255,15 +267,24 @@ impl Client {
     async fn hand_over(&self, outgoing: Outgoing) -> Result<HandedOver, SubmitError> {
         let Outgoing { msgid, message, answer, on_loss, after, deadline } = outgoing;
         let now = Instant::now();
-        let accept_by = now.checked_add(after).unwrap_or(now + LONG);
-        let waiting = tokio::time::timeout_at(accept_by.into(), self.shared.room.clone().acquire_owned());
-        let permit = match waiting.await {
-            Ok(Ok(permit)) => permit,
-            Ok(Err(_)) => return Err(SubmitError::Closed),
-            Err(_) => return Err(SubmitError::Busy { after }),
+        let end = deadline.map(|deadline| later(now, deadline));
+        let when_full = match self.shared.full_queues {
+            FullQueues::Report => WhenFull::Report,
+            FullQueues::Wait => WhenFull::Retry(end),
         };
-        let result_by = deadline.and_then(|deadline| now.checked_add(deadline));
-        let submission = Submission { msgid: msgid.clone(), message, answer, on_loss, accept_by, result_by };
+        // Where full queues are waited for, so is the room that they take.
+        let patience = match when_full {
+            WhenFull::Retry(end) => end,
+            WhenFull::Report => Some(later(now, after)),
+        };
+        let room = self.shared.room.clone().acquire_owned();
+        let permit = match patience {
+            Some(end) => tokio::time::timeout_at(end.into(), room).await.map_err(|_| SubmitError::Busy { after })?,
+            None => room.await,
+        };
+        let permit = permit.map_err(|_| SubmitError::Closed)?;
+        let (id, patience) = (msgid.clone(), later(now, after).saturating_duration_since(now));
+        let submission = Submission { msgid: id, message, answer, on_loss, when_full, patience, result_by: end };
         let (acceptance_sender, acceptance) = oneshot::channel();
         let (result_sender, result) = match answer {
             Answer::Result => {
@@ -277,9 +298,6 @@ impl Client {
         Ok(HandedOver { msgid, after, acceptance, result })
     }
 }
-
-/// Stands for a time too long to be added to now.
-const LONG: Duration = Duration::from_secs(60 * 60 * 24 * 365);
 
 impl HandedOver {
     async fn accepted(self, client: &Client) -> Result<MsgId, SubmitError> {

@@ -50,7 +50,7 @@ mod schedule;
 
 pub use builder::ClientBuilder;
 pub use error::{CallError, ClientError, Failure, SubmitError};
-pub use handle::{Client, Confirmation, JobHandle};
+pub use handle::{Client, Confirmation, FullQueues, JobHandle};
 pub use job::{ArgumentFault, CallableNameError, Job};
 pub use pubsub::{Publication, PublishError, Publisher, Subscriber};
 pub use schedule::Schedule;

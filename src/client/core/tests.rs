@@ -54,8 +54,8 @@ impl World {
     fn submission(&self, name: &str, answer: Answer, on_loss: OnLoss) -> Input {
         let msgid = id(name);
         let message = Request::build(&msgid, b"default", b"", b"[]");
-        let (accept_by, result_by) = (self.now + ACCEPT, Some(self.now + RESULT));
-        Input::Submit(Submission { msgid, message, answer, on_loss, accept_by, result_by })
+        let (patience, result_by, when_full) = (ACCEPT, Some(self.now + RESULT), WhenFull::Report);
+        Input::Submit(Submission { msgid, message, answer, on_loss, when_full, patience, result_by })
     }
 
     fn accept(&mut self, name: &str) -> Vec<Effect> {
@@ -242,6 +242,52 @@ fn what_was_given_up_before_there_was_room_is_not_wanted() {
     assert!(world.core.wants(&id("a")));
     assert_eq!(words(world.pass(ACCEPT)), ["a NotSent"]);
     assert!(!world.core.wants(&id("a")));
-    world.submit("b", Answer::Acceptance, OnLoss::Report);
-    assert!(!world.core.wants(&id("b")), "it is written");
+}
+
+/// Submits a job that waits for room, until then if it says so.
+fn patient(world: &mut World, until: Option<Instant>) {
+    let Input::Submit(submission) = world.submission("a", Answer::Result, OnLoss::Report) else { panic!("no job") };
+    assert_eq!(
+        words(world.step(Input::Submit(Submission { when_full: WhenFull::Retry(until), ..submission }))),
+        ["send a"]
+    );
+}
+
+#[test]
+fn a_job_for_a_full_queue_is_offered_again_ever_more_rarely() {
+    let mut world = World::connected();
+    patient(&mut world, None);
+    let full = JobError::from(JobErrorKind::QueueFull).to_result();
+    for pause in [100, 200, 400, 800, 1000, 1000].map(Duration::from_millis) {
+        assert!(world.result("a", &full).is_empty());
+        assert_eq!(world.core.deadline(), Some(world.now + pause));
+        assert_eq!(words(world.pass(pause)), ["send a"]);
+    }
+    assert_eq!(words(world.accept("a")), ["a Accepted"]);
+    assert_eq!(words(world.result("a", b"{}")), ["a Result(b\"{}\")"]);
+}
+
+#[test]
+fn patience_with_a_full_queue_ends() {
+    let mut world = World::connected();
+    let until = world.now + Duration::from_millis(150);
+    patient(&mut world, Some(until));
+    let full = JobError::from(JobErrorKind::QueueFull).to_result();
+    assert!(world.result("a", &full).is_empty());
+    world.pass(Duration::from_millis(100));
+    assert!(matches!(&world.result("a", &full)[..], [Effect::Report(_, Report::Refused(_))]));
+    patient(&mut world, None);
+    let other = JobError::from(JobErrorKind::ShuttingDown).to_result();
+    assert!(matches!(&world.result("a", &other)[..], [Effect::Report(_, Report::Refused(_))]));
+}
+
+#[test]
+fn a_job_held_back_survives_the_connection_and_is_not_sent_twice() {
+    let mut world = World::connected();
+    patient(&mut world, None);
+    world.result("a", &JobError::from(JobErrorKind::QueueFull).to_result());
+    assert!(world.step(Input::Disconnected).is_empty(), "the broker does not have it");
+    assert!(world.pass(Duration::from_millis(100)).is_empty());
+    assert_eq!(words(world.step(Input::Connected)), ["send a"]);
+    assert_eq!(words(world.step(Input::Disconnected)), ["a Lost"]);
 }
