@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use zmtp::Endpoint;
 
 use super::CliError;
-use crate::client::{CallableNameError, Client, Job};
+use crate::client::{CallableNameError, Client, ClientBuilder, Job};
 use crate::emqp::MsgId;
 
 /// The exit codes of these commands, for their help.
@@ -38,10 +38,13 @@ impl BrokerArgs {
     /// Time for an acceptance.
     const ACCEPTANCE: Duration = Duration::from_secs(10);
 
-    pub(super) fn connect(&self, max_unaccepted: usize) -> Result<Client, CliError> {
+    pub(super) fn builder(&self) -> ClientBuilder {
         let timeout = self.timeout.unwrap_or(Self::ACCEPTANCE);
-        let builder = Client::builder().acceptance_timeout(timeout).confirmation_timeout(timeout);
-        Ok(builder.max_unaccepted(max_unaccepted).connect(&self.broker)?)
+        Client::builder().acceptance_timeout(timeout).confirmation_timeout(timeout)
+    }
+
+    pub(super) fn address(&self) -> &Endpoint {
+        &self.broker
     }
 
     /// As given.

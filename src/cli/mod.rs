@@ -46,8 +46,7 @@ Examples:
   emq router                         run the broker with /etc/eventmq.conf, if it exists
   emq router -C eventmq.conf         run it with another conf file
   emq config router                  show every setting in force and where it comes from
-  emq submit shop.mail.send_receipt --args '[4711]' --wait
-                                     have a job done and print what it returns
+  emq submit shop.tax.total --wait   have a job done and print what it returns
   emq cli status                     ask a running broker how it is
   emq top                            watch its queues and workers
   emq router --help                  all flags and settings

@@ -88,7 +88,7 @@ impl ConfirmArgs {
         what: impl AsyncFnOnce(&crate::client::Client) -> Result<Confirmation, SubmitError>,
     ) -> Result<ExitCode, CliError> {
         let done = block_on(async {
-            let client = self.broker.connect(1)?;
+            let client = self.broker.builder().connect(self.broker.address())?;
             let done = what(&client).await;
             client.close().await;
             Ok(done)

@@ -12,7 +12,7 @@ use self::progress::Progress;
 use super::answer::{Answer, Outcome, Severity};
 use super::call::{BrokerArgs, EXIT_CODES, JobArgs, block_on, callable, msgid};
 use super::{CliError, print, print_complaint};
-use crate::client::{Client, Job, SubmitError};
+use crate::client::{Client, FullQueues, Job, SubmitError};
 use crate::emqp::MsgId;
 
 const EXAMPLES: &str = "\
@@ -65,6 +65,10 @@ pub(super) struct Args {
     #[arg(long, value_name = "JOBS", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     parallel: u32,
 
+    /// If the queue is full, say so at once instead of waiting for room
+    #[arg(long)]
+    fail_when_full: bool,
+
     #[command(flatten)]
     broker: BrokerArgs,
 
@@ -96,6 +100,12 @@ enum Until {
 }
 
 impl Args {
+    fn connect(&self) -> Result<Client, CliError> {
+        let full_queues = if self.fail_when_full { FullQueues::Report } else { FullQueues::Wait };
+        let builder = self.broker.builder().max_unaccepted(self.parallel as usize).full_queues(full_queues);
+        Ok(builder.connect(self.broker.address())?)
+    }
+
     fn until(&self) -> Until {
         match (self.wait, self.no_confirm) {
             (true, _) => Until::Returned,
@@ -115,7 +125,7 @@ impl Args {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let worst = block_on(async {
-        let client = args.broker.connect(args.parallel as usize)?;
+        let client = args.connect()?;
         let worst = match &args.source {
             Source::Callable(callable) => one(args, &client, (**callable).clone()).await?,
             Source::Lines => many(args, &client).await?,
