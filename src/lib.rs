@@ -8,4 +8,5 @@ pub mod cli;
 pub mod clock;
 pub mod conf;
 pub mod emqp;
+pub mod session;
 pub mod store;
