@@ -8,5 +8,7 @@ pub mod cli;
 pub mod clock;
 pub mod conf;
 pub mod emqp;
+pub mod jobmanager;
 pub mod session;
 pub mod store;
+pub mod worker;

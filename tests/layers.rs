@@ -14,8 +14,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("admin", &["emqp"]),
     ("session", &["clock", "emqp"]),
     ("broker", &["clock", "emqp", "store"]),
-    ("conf", &["broker", "emqp"]),
-    ("cli", &["admin", "broker", "conf", "emqp"]),
+    ("worker", &["clock", "emqp", "session"]),
+    ("jobmanager", &["emqp", "session", "worker"]),
+    ("conf", &["broker", "emqp", "jobmanager", "session", "worker"]),
+    ("cli", &["admin", "broker", "conf", "emqp", "jobmanager", "worker"]),
 ];
 
 /// Shells: the only places of `src` and `zmtp/src` that may name tokio or read a clock.
@@ -24,7 +26,14 @@ const SHELLS: &[&str] = &[
     "src/broker/server",
     "src/cli",
     "src/clock.rs",
+    "src/jobmanager",
     "src/session/wire.rs",
+    "src/worker/common.rs",
+    "src/worker/exec.rs",
+    "src/worker/guard.rs",
+    "src/worker/native.rs",
+    "src/worker/output.rs",
+    "src/worker/serve.rs",
     "zmtp/src/engine",
     "zmtp/src/socket",
     "zmtp/src/monitor.rs",
