@@ -1,9 +1,12 @@
 //! The command line of `emq`: one file per subcommand, each of flags, one call into the library, and printing.
 
 mod config;
+mod daemon;
+mod jobmanager;
 mod logging;
 mod router;
 mod shell;
+mod worker;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -19,6 +22,8 @@ pub use logging::{FILTER_VARIABLE, HEARTBEAT_TARGET, Logging, LoggingError};
 use crate::admin::AdminError;
 use crate::broker::ServerError;
 use crate::conf::{ConfError, FlagValue, Flags, Kind, Notice, Program, Urgency, settings};
+use crate::jobmanager::JobManagerError;
+use crate::worker::WorkerError;
 
 const ABOUT: &str = "EventMQ job broker";
 
@@ -33,11 +38,13 @@ const EXAMPLES: &str = "\
 Examples:
   emq router                         run the broker with /etc/eventmq.conf, if it exists
   emq router -C eventmq.conf         run it with another conf file
+  emq jobmanager                     run Python jobs for it
+  emq worker --exec resize=./resize  run a program for each job of a name
   emq config router                  show every setting in force and where it comes from
   emq cli status                     ask a running broker how it is
   emq router --help                  all flags and settings
 
-Called as emq-router (a link to this program) it is emq router.";
+Called as emq-router (a link to this program) it is emq router, and so for the others.";
 
 /// EventMQ: jobs from clients to workers over ZeroMQ's protocol.
 #[derive(Debug, Parser)]
@@ -51,6 +58,9 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Router(router::Args),
+    #[command(name = "jobmanager")]
+    JobManager(jobmanager::Args),
+    Worker(worker::Args),
     Config(config::Args),
     #[command(name = "cli")]
     Shell(shell::Args),
@@ -89,6 +99,12 @@ pub enum CliError {
     /// A broker did not answer.
     #[error(transparent)]
     Admin(#[from] AdminError),
+    /// The job manager could not start.
+    #[error(transparent)]
+    JobManager(#[from] JobManagerError),
+    /// A worker could not start.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
 }
 
 /// What to do about a start that failed.
@@ -108,9 +124,13 @@ impl CliError {
             Self::Conf(_) | Self::Logging(LoggingError::Filter { .. }) | Self::BadAssignment { .. } => {
                 ExitCode::from(2)
             }
-            Self::Logging(_) | Self::System { .. } | Self::Output(_) | Self::Run(_) | Self::Admin(_) => {
-                ExitCode::FAILURE
-            }
+            Self::Logging(_)
+            | Self::System { .. }
+            | Self::Output(_)
+            | Self::Run(_)
+            | Self::Admin(_)
+            | Self::JobManager(_)
+            | Self::Worker(_) => ExitCode::FAILURE,
         }
     }
 }
@@ -127,6 +147,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let done = match &cli.command {
         Command::Router(args) => router::run(args),
+        Command::JobManager(args) => jobmanager::run(args),
+        Command::Worker(args) => worker::run(args),
         Command::Config(args) => config::run(args),
         Command::Shell(args) => shell::run(args),
     };
