@@ -9,4 +9,7 @@ pub mod client;
 pub mod clock;
 pub mod conf;
 pub mod emqp;
+pub mod jobmanager;
+pub mod session;
 pub mod store;
+pub mod worker;

@@ -139,7 +139,14 @@ fn version_and_help_are_answers() {
         assert_eq!((code, err.as_str()), (0, ""));
         assert!(out.trim_end().ends_with(env!("CARGO_PKG_VERSION")), "{out}");
     }
-    for arguments in [&["--help"][..], &["router", "-h"], &["router", "--help"], &["config", "--help"]] {
+    for arguments in [
+        &["--help"][..],
+        &["router", "-h"],
+        &["router", "--help"],
+        &["config", "--help"],
+        &["jobmanager", "--help"],
+        &["worker", "--help"],
+    ] {
         let (code, out, err) = outcome(run(arguments));
         assert_eq!((code, err.as_str()), (0, ""), "{arguments:?}");
         assert!(out.contains("Examples:"), "{out}");
@@ -166,7 +173,20 @@ fn every_example_of_the_help_works() {
     work_for(broker.address("workers"));
     let mut tried = 0;
     // The last example of the last of them ends the broker.
-    let commands = ["", "router", "config", "submit", "schedule", "unschedule", "publish", "subscribe", "top", "cli"];
+    let commands = [
+        "",
+        "router",
+        "jobmanager",
+        "worker",
+        "config",
+        "submit",
+        "schedule",
+        "unschedule",
+        "publish",
+        "subscribe",
+        "top",
+        "cli",
+    ];
     for command in commands {
         let arguments: Vec<_> = [command, "--help"].into_iter().filter(|word| !word.is_empty()).collect();
         let arguments = &arguments[..];
@@ -175,8 +195,9 @@ fn every_example_of_the_help_works() {
         for line in examples.lines().take_while(|line| !line.is_empty()) {
             // Behind two blanks stands what the example is for.
             let example = line.trim().split("  ").next().unwrap();
-            let runs_a_broker = example.contains("emq router") && !example.contains("--help");
-            let check = if runs_a_broker && !example.contains("--check") { " --check" } else { "" };
+            let runs = |program: &&str| example.contains(*program) && !example.contains("--help");
+            let runs_on = ["emq router", "emq jobmanager", "emq worker"].iter().any(runs);
+            let check = if runs_on && !example.contains("--check") { " --check" } else { "" };
             let example = example.replace(" --addr tcp://10.0.0.5:47293", "").replace("emq cli", &ask_it);
             // What needs more than a broker and a worker is at least understood.
             let last = example.rsplit("| ").next().unwrap();
@@ -191,7 +212,7 @@ fn every_example_of_the_help_works() {
             tried += 1;
         }
     }
-    assert!(tried >= 34, "{tried} examples found");
+    assert!(tried >= 42, "{tried} examples found");
     assert_eq!(broker.end(), 0, "the last example stops the broker");
 }
 
@@ -310,6 +331,42 @@ fn called_as_emq_router_it_is_the_router() {
         let output = emq(&["--check"]).args(arguments).arg0("emq-router").output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     }
+}
+
+#[test]
+fn the_job_managers_flags_are_pythons() {
+    let output = emq(&["-B", "tcp://10.0.0.1:5", "-Q", "email", "sms", "-J", "7", "-n", "one", "--check"])
+        .arg0("emq-jobmanager")
+        .env("EVENTMQ_DEFAULT_QUEUE_WEIGHT", "15")
+        .output()
+        .unwrap();
+    let (code, out, err) = outcome(output);
+    assert_eq!((code, err.as_str()), (0, ""));
+    for (key, value, origin) in [
+        ("worker_addr", "tcp://10.0.0.1:5", "flag --broker-addr"),
+        ("queues", r#"[[15, "email"], [15, "sms"]]"#, "flag --queues"),
+        ("concurrent_jobs", "7", "flag --jobs"),
+    ] {
+        let line = out.lines().find(|line| line.starts_with(key)).unwrap();
+        assert!(line.contains(value) && line.ends_with(origin), "{line}");
+    }
+    for arguments in [&["-B"][..], &["-C"], &["-J"]] {
+        let output = emq(&["--check"]).args(arguments).arg0("emq-jobmanager").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "without a value: {}", text(&output.stderr));
+    }
+    for (arguments, part) in [
+        (&["jobmanager", "-J", "0"][..], "flag --jobs: concurrent_jobs = \"0\" is out of range: expected 1 to"),
+        (&["jobmanager", "-Q", "a", "--set", "queues=[]"], "queues is set by"),
+        (&["worker"], "--exec <NAME=PROGRAM>"),
+        (&["worker", "--exec", "x"], "expected NAME=PROGRAM"),
+        (&["worker", "--exec", "x=y", "-Q", "b:a"], "expected WEIGHT:QUEUE"),
+    ] {
+        let (code, out, err) = outcome(run(arguments));
+        assert_eq!((code, out.as_str()), (2, ""), "{arguments:?}");
+        assert!(err.contains(part), "{arguments:?}: {err}");
+    }
+    let (code, _, err) = outcome(run(&["jobmanager", "--python", "/nowhere/python3"]));
+    assert!(code == 1 && err.contains("cannot run the Python interpreter /nowhere/python3"), "{err}");
 }
 
 #[test]

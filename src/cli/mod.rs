@@ -3,6 +3,8 @@
 mod answer;
 mod call;
 mod config;
+mod daemon;
+mod jobmanager;
 mod logging;
 mod publish;
 mod router;
@@ -14,6 +16,7 @@ mod subscribe;
 mod table;
 mod top;
 mod unschedule;
+mod worker;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
@@ -31,6 +34,8 @@ use crate::admin::AdminError;
 use crate::broker::ServerError;
 use crate::client::{ClientError, PublishError};
 use crate::conf::{ConfError, FlagValue, Flags, Kind, Notice, Program, Urgency, settings};
+use crate::jobmanager::JobManagerError;
+use crate::worker::WorkerError;
 
 const ABOUT: &str = "EventMQ job broker";
 
@@ -45,13 +50,15 @@ const EXAMPLES: &str = "\
 Examples:
   emq router                         run the broker with /etc/eventmq.conf, if it exists
   emq router -C eventmq.conf         run it with another conf file
+  emq jobmanager                     run Python jobs for it
+  emq worker --exec resize=./resize  run a program for each job of a name
   emq config router                  show every setting in force and where it comes from
   emq submit shop.tax.total --wait   have a job done and print what it returns
   emq cli status                     ask a running broker how it is
   emq top                            watch its queues and workers
   emq router --help                  all flags and settings
 
-Called as emq-router (a link to this program) it is emq router.";
+Called as emq-router (a link to this program) it is emq router, and so for the others.";
 
 /// EventMQ: jobs from clients to workers over ZeroMQ's protocol.
 #[derive(Debug, Parser)]
@@ -70,6 +77,9 @@ enum Command {
     Unschedule(unschedule::Args),
     Publish(publish::Args),
     Subscribe(subscribe::Args),
+    #[command(name = "jobmanager")]
+    JobManager(jobmanager::Args),
+    Worker(worker::Args),
     #[command(name = "cli")]
     Shell(shell::Args),
     Top(top::Args),
@@ -144,6 +154,12 @@ pub enum CliError {
     /// The line editor failed.
     #[error("cannot read a line: {0}")]
     LineEditor(#[from] rustyline::error::ReadlineError),
+    /// The job manager could not start.
+    #[error(transparent)]
+    JobManager(#[from] JobManagerError),
+    /// A worker could not start.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
 }
 
 /// What to do about a start that failed.
@@ -187,6 +203,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Unschedule(args) => unschedule::run(args),
         Command::Publish(args) => publish::run(args),
         Command::Subscribe(args) => subscribe::run(args),
+        Command::JobManager(args) => jobmanager::run(args),
+        Command::Worker(args) => worker::run(args),
         Command::Shell(args) => shell::run(args),
         Command::Top(args) => top::run(args),
         Command::Config(args) => config::run(args),
