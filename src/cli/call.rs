@@ -186,10 +186,7 @@ impl JobArgs {
 
 /// Runs a command's future on a runtime of its own.
 pub(super) fn block_on<T>(future: impl Future<Output = Result<T, CliError>>) -> Result<T, CliError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|source| CliError::System { what: "no event loop", source })?;
+    let runtime = super::daemon::runtime()?;
     let done = runtime.block_on(future);
     // A thread that waits for a terminal or a pipe is not waited for.
     runtime.shutdown_background();

@@ -4,6 +4,7 @@ mod answer;
 mod call;
 mod config;
 mod daemon;
+mod demo;
 mod jobmanager;
 mod logging;
 mod publish;
@@ -32,7 +33,7 @@ pub use logging::{FILTER_VARIABLE, HEARTBEAT_TARGET, Logging, LoggingError};
 
 use crate::admin::AdminError;
 use crate::broker::ServerError;
-use crate::client::{ClientError, PublishError};
+use crate::client::{CallError, ClientError, PublishError};
 use crate::conf::{ConfError, FlagValue, Flags, Kind, Notice, Program, Urgency, settings};
 use crate::jobmanager::JobManagerError;
 use crate::worker::WorkerError;
@@ -48,6 +49,7 @@ Exit codes:
 
 const EXAMPLES: &str = "\
 Examples:
+  emq demo                           see broker, worker and client at work for a few seconds
   emq router                         run the broker with /etc/eventmq.conf, if it exists
   emq router -C eventmq.conf         run it with another conf file
   emq jobmanager                     run Python jobs for it
@@ -71,6 +73,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(demo::Args),
     Router(router::Args),
     Submit(submit::Args),
     Schedule(schedule::Args),
@@ -125,6 +128,12 @@ pub enum CliError {
     /// Arguments that do not go together.
     #[error("{0}")]
     Usage(&'static str),
+    /// A job that should have returned did not.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The demo did not do what it shows.
+    #[error("this should not happen: {0}")]
+    Demo(String),
     /// Standard input cannot be read.
     #[error("cannot read standard input: {0}")]
     Input(#[source] io::Error),
@@ -197,6 +206,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let done = match &cli.command {
+        Command::Demo(args) => demo::run(args),
         Command::Router(args) => router::run(args),
         Command::Submit(args) => submit::run(args),
         Command::Schedule(args) => schedule::run(args),
