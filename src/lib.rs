@@ -5,7 +5,11 @@
 pub mod admin;
 pub mod broker;
 pub mod cli;
+pub mod client;
 pub mod clock;
 pub mod conf;
 pub mod emqp;
+pub mod jobmanager;
+pub mod session;
 pub mod store;
+pub mod worker;
