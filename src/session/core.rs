@@ -291,6 +291,7 @@ impl Session {
     }
 
     fn on_tick(&mut self, now: Now, out: &mut Vec<Effect>) {
+        self.forgive_stall(now);
         match &mut self.state {
             State::Joining(joining) if joining.next_inform <= now.mono => self.on_unanswered(now, out),
             State::Registered(Registered { expiry: Some(expiry), last_heard, .. }) if *expiry <= now.mono => {
@@ -309,6 +310,18 @@ impl Session {
             }
             State::Pausing(until) if *until <= now.mono => self.open(now, out),
             _ => {}
+        }
+    }
+
+    /// A tick that comes very late says that we were stopped ourselves: what the broker sent meanwhile is still to be read.
+    fn forgive_stall(&mut self, now: Now) {
+        let due = self.deadline();
+        let Some(heartbeats) = self.config.heartbeats else { return };
+        let State::Registered(registered) = &mut self.state else { return };
+        let late = due.map_or(Duration::ZERO, |due| now.mono.saturating_duration_since(due));
+        if late >= heartbeats.timeout {
+            warn!(seconds = late.as_secs(), "this program was stopped for a while, the broker gets its time again");
+            registered.expiry = registered.expiry.map(|expiry| expiry.max(now.mono + heartbeats.timeout));
         }
     }
 

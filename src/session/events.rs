@@ -34,9 +34,8 @@ pub enum Link {
     Refused,
 }
 
-/// What a session wants done, in this order.
+/// What a session wants done, in this order. Whoever carries it out has to know every one of them.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub enum Effect {
     /// Open a new DEALER under this identity and connect it. A former one is closed, what it still holds is sent first.
     Open {

@@ -53,7 +53,7 @@ enum Phase {
     Stopped,
 }
 
-/// See the [module](self).
+/// Slots, deadlines and the drain of anything that runs jobs in runners, as a pure state machine.
 #[derive(Debug)]
 pub struct Core {
     config: CoreConfig,
