@@ -7,5 +7,6 @@ pub mod broker;
 pub mod cli;
 pub mod clock;
 pub mod conf;
+pub mod dispatch;
 pub mod emqp;
 pub mod store;

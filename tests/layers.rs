@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 /// Each top-level module of `src` and the ones it may use.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("clock", &[]),
+    ("dispatch", &[]),
     ("emqp", &["clock"]),
     ("store", &["emqp"]),
     ("admin", &["emqp"]),
-    ("broker", &["clock", "emqp", "store"]),
+    ("broker", &["clock", "dispatch", "emqp", "store"]),
     ("conf", &["broker", "emqp"]),
     ("cli", &["admin", "broker", "conf", "emqp"]),
 ];

@@ -8,10 +8,10 @@ use zmtp::{Message, RoutingId};
 use super::core::{Broker, Turn};
 use super::jobs::{Job, Jobs, Place};
 use super::queues::QueueKey;
-use super::refusals::RefusalLog;
 use super::shutdown::Phase;
 use super::timers::Timer;
 use super::{JobTracking, UnknownQueue};
+use crate::dispatch::RefusalLog;
 use crate::emqp::{Command, JobErrorKind, JobHeaders, MsgId, REQUEST_HEADERS_FRAME, Reply, Request, Schedule};
 
 impl Broker {

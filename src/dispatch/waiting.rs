@@ -1,18 +1,22 @@
-//! The jobs waiting in one queue, oldest first.
+//! What waits in one queue, oldest first.
 
 use std::collections::VecDeque;
 
-use super::jobs::JobKey;
-
 /// A queue ordered by arrival: new jobs go to the back, one that comes back goes where it was.
-#[derive(Debug, Default)]
-pub(super) struct Waiting {
-    jobs: VecDeque<(u64, JobKey)>,
+#[derive(Debug)]
+pub(crate) struct Waiting<J> {
+    jobs: VecDeque<(u64, J)>,
 }
 
-impl Waiting {
+impl<J> Default for Waiting<J> {
+    fn default() -> Self {
+        Self { jobs: VecDeque::new() }
+    }
+}
+
+impl<J> Waiting<J> {
     /// Puts a job in its place by arrival.
-    pub fn insert(&mut self, arrival: u64, job: JobKey) {
+    pub fn insert(&mut self, arrival: u64, job: J) {
         match self.jobs.back() {
             Some((last, _)) if *last > arrival => {
                 let place = self.jobs.partition_point(|(other, _)| *other < arrival);
@@ -28,7 +32,7 @@ impl Waiting {
     }
 
     /// Takes the oldest.
-    pub fn pop(&mut self) -> Option<JobKey> {
+    pub fn pop(&mut self) -> Option<J> {
         let job = self.jobs.pop_front().map(|(_, job)| job);
         // Memory of a backlog is given back once it is gone, without a shrink per job.
         if self.jobs.capacity() > 1024 && self.jobs.len() < self.jobs.capacity() / 4 {
@@ -38,13 +42,13 @@ impl Waiting {
     }
 
     /// Takes out the job of this arrival.
-    pub fn remove(&mut self, arrival: u64) -> Option<JobKey> {
+    pub fn remove(&mut self, arrival: u64) -> Option<J> {
         let place = self.jobs.binary_search_by_key(&arrival, |(other, _)| *other).ok()?;
         self.jobs.remove(place).map(|(_, job)| job)
     }
 
     /// Takes all of them, oldest first.
-    pub fn take(&mut self) -> impl Iterator<Item = (u64, JobKey)> + use<> {
+    pub fn take(&mut self) -> impl Iterator<Item = (u64, J)> + use<J> {
         std::mem::take(&mut self.jobs).into_iter()
     }
 
@@ -67,13 +71,13 @@ mod tests {
     fn a_job_that_comes_back_goes_ahead_of_younger_ones() {
         let mut waiting = Waiting::default();
         for n in [1, 4, 5, 2, 3] {
-            waiting.insert(n, JobKey(n as u32));
+            waiting.insert(n, n);
         }
-        assert_eq!(waiting.remove(4), Some(JobKey(4)));
+        assert_eq!(waiting.remove(4), Some(4));
         assert_eq!(waiting.remove(4), None);
         assert_eq!(waiting.oldest(), Some(1));
         let order: Vec<_> = std::iter::from_fn(|| waiting.pop()).collect();
-        assert_eq!(order, [JobKey(1), JobKey(2), JobKey(3), JobKey(5)]);
+        assert_eq!(order, [1, 2, 3, 5]);
         assert!(waiting.is_empty());
     }
 }
