@@ -9,4 +9,5 @@ pub mod clock;
 pub mod conf;
 pub mod dispatch;
 pub mod emqp;
+pub mod mdp;
 pub mod store;

@@ -15,7 +15,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("admin", &["emqp"]),
     ("broker", &["clock", "dispatch", "emqp", "store"]),
     ("conf", &["broker", "emqp"]),
-    ("cli", &["admin", "broker", "conf", "emqp"]),
+    ("mdp", &["clock", "dispatch", "emqp"]),
+    ("cli", &["admin", "broker", "conf", "emqp", "mdp"]),
 ];
 
 /// Shells: the only places of `src` and `zmtp/src` that may name tokio or read a clock.
@@ -24,6 +25,11 @@ const SHELLS: &[&str] = &[
     "src/broker/server",
     "src/cli",
     "src/clock.rs",
+    "src/mdp/broker",
+    "src/mdp/client.rs",
+    "src/mdp/worker/driver.rs",
+    "src/mdp/worker/mod.rs",
+    "src/mdp/worker/request.rs",
     "zmtp/src/engine",
     "zmtp/src/socket",
     "zmtp/src/monitor.rs",

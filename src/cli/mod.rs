@@ -2,6 +2,7 @@
 
 mod config;
 mod logging;
+mod mdp;
 mod router;
 mod shell;
 
@@ -14,6 +15,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use thiserror::Error;
 use zmtp::BindError;
 
+pub use self::mdp::MdpError;
 pub use logging::{FILTER_VARIABLE, HEARTBEAT_TARGET, Logging, LoggingError};
 
 use crate::admin::AdminError;
@@ -35,6 +37,7 @@ Examples:
   emq router -C eventmq.conf         run it with another conf file
   emq config router                  show every setting in force and where it comes from
   emq cli status                     ask a running broker how it is
+  emq mdp broker                     run a Majordomo broker (MDP/0.1 and 0.2)
   emq router --help                  all flags and settings
 
 Called as emq-router (a link to this program) it is emq router.";
@@ -54,6 +57,7 @@ enum Command {
     Config(config::Args),
     #[command(name = "cli")]
     Shell(shell::Args),
+    Mdp(mdp::Args),
 }
 
 /// Why the program ends before its time.
@@ -89,11 +93,20 @@ pub enum CliError {
     /// A broker did not answer.
     #[error(transparent)]
     Admin(#[from] AdminError),
+    /// A Majordomo program ended with an error.
+    #[error("{}{}", .0, .0.bind().map_or("", bind_advice))]
+    Mdp(#[from] MdpError),
 }
 
 /// What to do about a start that failed.
 fn advice(error: &ServerError) -> &'static str {
-    let ServerError::Bind(BindError::Io { source, .. }) = error else { return "" };
+    let ServerError::Bind(error) = error else { return "" };
+    bind_advice(error)
+}
+
+/// What to do about an address that cannot be listened on.
+fn bind_advice(error: &BindError) -> &'static str {
+    let BindError::Io { source, .. } = error else { return "" };
     match source.kind() {
         io::ErrorKind::AddrInUse => "; is another broker (emq-router) still running there?",
         io::ErrorKind::AddrNotAvailable => "; no interface of this machine has that address",
@@ -108,7 +121,7 @@ impl CliError {
             Self::Conf(_) | Self::Logging(LoggingError::Filter { .. }) | Self::BadAssignment { .. } => {
                 ExitCode::from(2)
             }
-            Self::Logging(_) | Self::System { .. } | Self::Output(_) | Self::Run(_) | Self::Admin(_) => {
+            Self::Logging(_) | Self::System { .. } | Self::Output(_) | Self::Run(_) | Self::Admin(_) | Self::Mdp(_) => {
                 ExitCode::FAILURE
             }
         }
@@ -129,6 +142,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Router(args) => router::run(args),
         Command::Config(args) => config::run(args),
         Command::Shell(args) => shell::run(args),
+        Command::Mdp(args) => mdp::run(args),
     };
     match done {
         Ok(code) => code,

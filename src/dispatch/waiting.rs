@@ -31,6 +31,11 @@ impl<J> Waiting<J> {
         self.jobs.front().map(|(arrival, _)| *arrival)
     }
 
+    /// The oldest itself.
+    pub fn first(&self) -> Option<&J> {
+        self.jobs.front().map(|(_, job)| job)
+    }
+
     /// Takes the oldest.
     pub fn pop(&mut self) -> Option<J> {
         let job = self.jobs.pop_front().map(|(_, job)| job);
