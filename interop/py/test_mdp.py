@@ -150,8 +150,9 @@ def test_heartbeats_come_and_silence_ends_a_registration(broker, peers, version)
     worker = peers(Worker, broker.address, b"s", version)
     client = peers(Client, broker.address)
     until(lambda: client.request(b"mmi.service", b"s") == [b"200"], "it is registered")
-    for _ in range(3):
+    for _ in range(4):
         assert worker.command() == (version.heartbeat, [])
+        worker.heartbeat()
     until(lambda: client.request(b"mmi.service", b"s") == [b"404"], "it is forgotten")
     worker.heartbeat()
     worker.wait_disconnect()

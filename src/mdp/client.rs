@@ -335,6 +335,12 @@ impl Client {
         }
     }
 
+    /// Closes the connection at once: requests that are not answered are given up. Dropping the client does the same in the
+    /// background.
+    pub async fn close(self) {
+        self.socket.sender.close().await;
+    }
+
     fn on_response(&mut self, message: &Message) -> Option<Response> {
         let response = self.read(message)?;
         if response.part == Part::Final {

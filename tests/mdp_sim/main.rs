@@ -26,6 +26,7 @@ const SHOWN: usize = 60;
 const EXPECTED: &[(&str, u64)] = &[
     ("fault: worker crashes with a request", 2_000),
     ("fault: worker falls silent", 1_000),
+    ("fault: worker falls silent when idle", 1_000),
     ("fault: worker leaves with a request", 1_000),
     ("fault: READY twice", 1_000),
     ("fault: reply to another client", 500),
@@ -42,7 +43,7 @@ const EXPECTED: &[(&str, u64)] = &[
     ("request: put back", 3_000),
     ("request: given up", 300),
     ("request: expired", 500),
-    ("undelivered", 500),
+    ("undelivered", 100),
 ];
 
 type Tally = BTreeMap<&'static str, u64>;

@@ -32,6 +32,8 @@ struct Request {
     place: Place,
     attempts: u32,
     begun: bool,
+    /// Its place among all that arrived.
+    arrival: u64,
 }
 
 #[derive(Debug)]
@@ -147,7 +149,10 @@ impl Model {
                 let id = id_of(&request.body).unwrap_or_default();
                 let service = request.service.to_vec();
                 let (client, version, place) = (from.clone(), request.version, Place::Waiting(now));
-                let request = Request { client, connected: true, version, service, place, attempts: 0, begun: false };
+                self.order += 1;
+                let arrival = self.order;
+                let request =
+                    Request { client, connected: true, version, service, place, attempts: 0, begun: false, arrival };
                 self.requests.insert(id, request);
                 return Due::default();
             }
@@ -238,11 +243,12 @@ impl Model {
             return Err(format!("{id} after {:?}", now - since));
         }
         let alike = |other: &Request| other.service == request.service && other.connected;
-        let older = |(other, r): (&RequestId, &Request)| {
-            *other < id && alike(r) && matches!(r.place, Place::Waiting(since) if now - since < expiry)
+        let older = |other: &&Request| {
+            let waits = matches!(other.place, Place::Waiting(since) if now - since < expiry);
+            other.arrival < request.arrival && alike(other) && waits
         };
-        if let Some((older, _)) = self.requests.iter().find(|(id, request)| older((id, request))) {
-            return Err(format!("{id} before {older}"));
+        if let Some(older) = self.requests.values().find(older) {
+            return Err(format!("{id} before {older:?}"));
         }
         let longer = |other: &&Worker| {
             other.service == worker.service && other.hand.is_none() && other.idle_since < worker.idle_since

@@ -94,7 +94,12 @@ impl Worker {
                 plan.push((work + Duration::from_millis(1), Step::Say(again)));
                 return (plan, "fault: a second reply");
             }
-            6 => (Step::Say(Message::from_frames(["", "MDPW01", "\x09"])), "fault: garbage"),
+            6 => {
+                plan.push((work, Step::Finish));
+                plan.push((work + Duration::from_millis(1), Step::FallSilent));
+                return (plan, "fault: worker falls silent when idle");
+            }
+            7 => (Step::Say(Message::from_frames(["", "MDPW01", "\x09"])), "fault: garbage"),
             _ => (Step::Finish, "worker: got a request"),
         };
         plan.push((work, step));

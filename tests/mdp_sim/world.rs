@@ -152,12 +152,12 @@ impl World {
     fn open(&mut self, owner: Owner) -> LinkId {
         let link = LinkId(self.links.len() as u32);
         self.links.push(Link { owner, to_broker: self.now, to_peer: self.now, open: true });
-        self.to_broker(link, Input::Up { peer: name(link) });
+        self.deliver(link, Input::Up { peer: name(link) });
         link
     }
 
     /// Something arrives at the broker a little later, behind whatever was sent before over this link.
-    fn to_broker(&mut self, link: LinkId, input: Input) {
+    fn deliver(&mut self, link: LinkId, input: Input) {
         let at = (self.now + self.random.millis(0, 15)).max(self.links[link.0 as usize].to_broker);
         self.links[link.0 as usize].to_broker = at;
         self.schedule(at - self.now, Event::ToBroker(input));
@@ -165,13 +165,13 @@ impl World {
 
     fn send(&mut self, link: LinkId, message: Message) {
         if self.links[link.0 as usize].open {
-            self.to_broker(link, Input::Received { from: name(link), message });
+            self.deliver(link, Input::Received { from: name(link), message });
         }
     }
 
     fn close(&mut self, link: LinkId) {
         if std::mem::replace(&mut self.links[link.0 as usize].open, false) {
-            self.to_broker(link, Input::Down { peer: name(link), reason: DownReason::Closed });
+            self.deliver(link, Input::Down { peer: name(link), reason: DownReason::Closed });
         }
     }
 

@@ -75,27 +75,31 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: &Args) -> Result<(), CliError> {
     start_log(LogLevel::Warn, LogFormat::Text)?;
-    let client = Client::builder(args.addr.clone())
+    let mut client = Client::builder(args.addr.clone())
         .version(args.mdp.into())
         .timeout(args.timeout)
         .attempts(args.attempts)
         .connect()
         .map_err(MdpError::from)?;
-    match args.count {
-        Some(count) => {
-            let body = if args.frames.is_empty() { vec![b'x'; args.size].into() } else { frames(args) };
-            let measured = measure::run(client, &args.service, &body, count.get(), args.pipeline).await?;
-            print(&if args.json { measured.to_json() } else { measured.to_text() })
-        }
-        None => ask(args, client).await,
-    }
+    let done = match args.count {
+        Some(count) => measure_it(args, &mut client, count.get()).await,
+        None => ask(args, &mut client).await,
+    };
+    client.close().await;
+    done
+}
+
+async fn measure_it(args: &Args, client: &mut Client, count: u64) -> Result<(), CliError> {
+    let body = if args.frames.is_empty() { vec![b'x'; args.size].into() } else { frames(args) };
+    let measured = measure::run(client, &args.service, &body, count, args.pipeline).await?;
+    print(&if args.json { measured.to_json() } else { measured.to_text() })
 }
 
 fn frames(args: &Args) -> Message {
     Message::from_frames(&args.frames)
 }
 
-async fn ask(args: &Args, mut client: Client) -> Result<(), CliError> {
+async fn ask(args: &Args, client: &mut Client) -> Result<(), CliError> {
     let body = if args.frames.is_empty() {
         let mut input = Vec::new();
         io::stdin().lock().read_to_end(&mut input).map_err(MdpError::Input)?;

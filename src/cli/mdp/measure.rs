@@ -56,7 +56,7 @@ impl Measured {
 
 /// Sends `count` requests and waits for all replies.
 pub(super) async fn run(
-    mut client: Client,
+    client: &mut Client,
     service: &ServiceName,
     body: &Message,
     count: u64,
@@ -74,7 +74,7 @@ pub(super) async fn run(
                 tick(&bar, n + 1);
             }
         }
-        Some(window) => pipelined(&mut client, service, body, count, window.get() as u64, &bar).await?,
+        Some(window) => pipelined(client, service, body, count, window.get() as u64, &bar).await?,
     }
     let took = start.elapsed();
     bar.finish_and_clear();
