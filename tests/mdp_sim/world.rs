@@ -177,17 +177,19 @@ impl World {
 
     /// Runs to the end.
     pub fn run(&mut self) -> Result<(), String> {
-        while let Some(((at, _), event)) = self.events.pop_first() {
-            if at - self.start > END {
+        while let Some((at, _)) = self.events.first_key_value().map(|(key, _)| *key) {
+            // A Tick comes at the deadline, whatever else there is to do; what follows from it may come first of all.
+            let due = self.core.deadline().filter(|due| *due < at);
+            let next = due.map_or(at, |due| due.max(self.now));
+            if next - self.start > END {
                 break;
             }
-            // A Tick comes at the deadline, whatever else there is to do.
-            while let Some(due) = self.core.deadline().filter(|due| *due < at) {
-                self.now = self.now.max(due);
+            self.now = next;
+            if due.is_some() {
                 self.step(Input::Tick)?;
+            } else if let Some((_, event)) = self.events.pop_first() {
+                self.on_event(event)?;
             }
-            self.now = at;
-            self.on_event(event)?;
         }
         self.model.settle(self.now)
     }
