@@ -216,7 +216,7 @@ impl Broker {
     pub(super) fn forgive_own_stall(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now.mono;
         let tolerance = self.config.heartbeat_timeout;
-        let Some(stall) = self.stall.note(now, self.timers.next(), tolerance) else { return };
+        let Some(stall) = self.stall.note(now, || self.timers.next(), tolerance) else { return };
         warn!(seconds = stall.as_secs(), "the broker was stopped for a while, its peers get their time again");
         let keys: Vec<_> = self.workers.iter().map(|(key, _)| key).collect();
         for key in keys {

@@ -12,4 +12,4 @@ pub(crate) use refusals::{RefusalLog, Refusals};
 pub(crate) use stall::Stall;
 pub(crate) use timers::Timers;
 pub use transport::{DownReason, Why};
-pub(crate) use waiting::Waiting;
+pub(crate) use waiting::{Edit, Waiting};

@@ -18,9 +18,17 @@ impl Stall {
     ///
     /// It may have stopped right after its last step: what became due first since then must not count either, so all of
     /// that time is forgiven.
-    pub fn note(&mut self, now: Instant, due: Option<Instant>, tolerance: Duration) -> Option<Duration> {
+    pub fn note(
+        &mut self,
+        now: Instant,
+        due: impl FnOnce() -> Option<Instant>,
+        tolerance: Duration,
+    ) -> Option<Duration> {
         let before = std::mem::replace(&mut self.stepped, now);
-        let late = now.saturating_duration_since(due?);
+        if now == before {
+            return None;
+        }
+        let late = now.saturating_duration_since(due()?);
         (late > tolerance).then(|| now.saturating_duration_since(before))
     }
 }
@@ -35,8 +43,8 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let tolerance = Duration::from_secs(5);
         let mut stall = Stall::new(start);
-        assert_eq!(stall.note(at(100), None, tolerance), None, "nothing was due");
-        assert_eq!(stall.note(at(110), Some(at(105)), tolerance), None);
-        assert_eq!(stall.note(at(120), Some(at(112)), tolerance), Some(Duration::from_secs(10)));
+        assert_eq!(stall.note(at(100), || None, tolerance), None, "nothing was due");
+        assert_eq!(stall.note(at(110), || Some(at(105)), tolerance), None);
+        assert_eq!(stall.note(at(120), || Some(at(112)), tolerance), Some(Duration::from_secs(10)));
     }
 }

@@ -93,7 +93,7 @@ impl Core {
     /// If the broker itself was stopped for long, what its peers said meanwhile is still unread: nobody is silent yet.
     pub(super) fn forgive_own_stall(&mut self, turn: &mut Turn<'_>) {
         let tolerance = self.config.beat();
-        let Some(stall) = self.stall.note(turn.now, self.timers.next(), tolerance) else { return };
+        let Some(stall) = self.stall.note(turn.now, || self.timers.next(), tolerance) else { return };
         warn!(seconds = stall.as_secs(), "the broker was stopped for a while, its peers get their time again");
         for key in self.workers.keys() {
             if let Some(worker) = self.workers.get_mut(key) {

@@ -137,7 +137,8 @@ impl Session {
     }
 
     pub fn step(&mut self, now: Instant, event: Event, out: &mut Vec<Action>) {
-        if let Some(stall) = self.stall.note(now, self.deadline(), self.beat()) {
+        let (due, tolerance) = (self.deadline(), self.beat());
+        if let Some(stall) = self.stall.note(now, || due, tolerance) {
             debug!(seconds = stall.as_secs(), "this worker was stopped for a while, the broker gets its time again");
             self.heard += stall;
         }
