@@ -474,3 +474,44 @@ fn closed_pipe() -> ChildStderr {
     child.wait().unwrap();
     stderr
 }
+
+#[test]
+fn mdp_help_is_complete_and_wrong_use_is_told() {
+    for arguments in
+        [&["mdp", "--help"][..], &["mdp", "broker", "--help"], &["mdp", "worker", "-h"], &["mdp", "client", "-h"]]
+    {
+        let (code, out, err) = outcome(run(arguments));
+        assert_eq!((code, err.as_str()), (0, ""), "{arguments:?}");
+        assert!(out.contains("Examples:"), "{out}");
+        assert!(out.lines().all(|line| line.chars().count() <= 100), "{out}");
+    }
+    for (arguments, said) in [
+        (&["mdp", "worker", ""][..], "a service name needs at least one byte"),
+        (&["mdp", "client", "echo", "x", "--pipeline"], "--count"),
+        (&["mdp", "broker", "--heartbeat", "0"], "more than 0 seconds"),
+        (&["mdp", "client", "echo", "x", "--mdp", "0.3"], "0.1, 0.2"),
+    ] {
+        let (code, out, err) = outcome(run(arguments));
+        assert_eq!((code, out.as_str()), (2, ""), "{arguments:?}");
+        assert!(err.contains(said), "{err}");
+    }
+}
+
+#[test]
+fn an_mdp_request_goes_through_our_own_broker_and_worker() {
+    let start = |arguments: &[&str]| emq(arguments).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut broker = start(&["mdp", "broker", "--bind", "tcp://127.0.0.1:0", "--json"]);
+    let mut line = String::new();
+    BufReader::new(broker.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split("endpoint\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let worker = start(&["mdp", "worker", "upper", "--addr", &address, "--json", "--exec", "tr", "a-z", "A-Z"]);
+    let (code, out, err) = outcome(run(&["mdp", "client", "upper", "hello", "--addr", &address, "--attempts", "10"]));
+    assert_eq!((code, out.as_str(), err.as_str()), (0, "HELLO\n", ""));
+    for (child, said) in [(worker, "{\"failed\":0,\"served\":1}\n"), (broker, "\"replies\":1,")] {
+        let status = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+        let (code, out, _) = outcome(child.wait_with_output().unwrap());
+        assert_eq!(code, 0);
+        assert!(out.contains(said), "{out}");
+    }
+}

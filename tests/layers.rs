@@ -9,16 +9,18 @@ use std::path::{Path, PathBuf};
 /// Each top-level module of `src` and the ones it may use.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("clock", &[]),
+    ("dispatch", &[]),
     ("emqp", &["clock"]),
     ("store", &["emqp"]),
     ("admin", &["emqp"]),
     ("session", &["clock", "emqp"]),
-    ("broker", &["clock", "emqp", "store"]),
+    ("broker", &["clock", "dispatch", "emqp", "store"]),
     ("worker", &["clock", "emqp", "session"]),
     ("jobmanager", &["emqp", "session", "worker"]),
     ("client", &["emqp"]),
+    ("mdp", &["clock", "dispatch", "emqp"]),
     ("conf", &["broker", "emqp", "jobmanager", "session", "worker"]),
-    ("cli", &["admin", "broker", "client", "conf", "emqp", "jobmanager", "worker"]),
+    ("cli", &["admin", "broker", "client", "conf", "emqp", "jobmanager", "mdp", "worker"]),
 ];
 
 /// Shells: the only places of `src` and `zmtp/src` that may name tokio or read a clock.
@@ -39,6 +41,11 @@ const SHELLS: &[&str] = &[
     "src/worker/native.rs",
     "src/worker/output.rs",
     "src/worker/serve.rs",
+    "src/mdp/broker",
+    "src/mdp/client.rs",
+    "src/mdp/worker/driver.rs",
+    "src/mdp/worker/mod.rs",
+    "src/mdp/worker/request.rs",
     "zmtp/src/engine",
     "zmtp/src/socket",
     "zmtp/src/monitor.rs",

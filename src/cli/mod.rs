@@ -7,6 +7,7 @@ mod daemon;
 mod demo;
 mod jobmanager;
 mod logging;
+mod mdp;
 mod publish;
 mod router;
 mod schedule;
@@ -29,6 +30,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use thiserror::Error;
 use zmtp::{BindError, Endpoint, SubscribeError};
 
+pub use self::mdp::MdpError;
 pub use logging::{FILTER_VARIABLE, HEARTBEAT_TARGET, Logging, LoggingError};
 
 use crate::admin::AdminError;
@@ -58,6 +60,7 @@ Examples:
   emq submit shop.tax.total --wait   have a job done and print what it returns
   emq cli status                     ask a running broker how it is
   emq top                            watch its queues and workers
+  emq mdp broker                     run a Majordomo broker (MDP/0.1 and 0.2)
   emq router --help                  all flags and settings
 
 Called as emq-router (a link to this program) it is emq router, and so for the others.";
@@ -87,6 +90,7 @@ enum Command {
     Shell(shell::Args),
     Top(top::Args),
     Config(config::Args),
+    Mdp(mdp::Args),
 }
 
 /// Why the program ends before its time.
@@ -169,11 +173,20 @@ pub enum CliError {
     /// A worker could not start.
     #[error(transparent)]
     Worker(#[from] WorkerError),
+    /// A Majordomo program ended with an error.
+    #[error("{}{}", .0, .0.bind().map_or("", bind_advice))]
+    Mdp(#[from] MdpError),
 }
 
 /// What to do about a start that failed.
 fn advice(error: &ServerError) -> &'static str {
-    let ServerError::Bind(BindError::Io { source, .. }) = error else { return "" };
+    let ServerError::Bind(error) = error else { return "" };
+    bind_advice(error)
+}
+
+/// What to do about an address that cannot be listened on.
+fn bind_advice(error: &BindError) -> &'static str {
+    let BindError::Io { source, .. } = error else { return "" };
     match source.kind() {
         io::ErrorKind::AddrInUse => "; is another broker (emq-router) still running there?",
         io::ErrorKind::AddrNotAvailable => "; no interface of this machine has that address",
@@ -218,6 +231,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Shell(args) => shell::run(args),
         Command::Top(args) => top::run(args),
         Command::Config(args) => config::run(args),
+        Command::Mdp(args) => mdp::run(args),
     };
     match done {
         Ok(code) => code,

@@ -1,4 +1,4 @@
-//! Log lines about refused jobs: the first at once, the others summed up.
+//! Log lines about refused work: the first at once, the others summed up.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +7,14 @@ const PERIOD: Duration = Duration::from_secs(10);
 
 /// Counts refusals between log lines.
 #[derive(Debug, Default)]
-pub(super) struct Refusals {
+pub(crate) struct Refusals {
     /// When the next summary is due, and how many were refused without a line of their own.
     open: Option<(Instant, u64)>,
 }
 
 /// What to do about one more refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RefusalLog {
+pub(crate) enum RefusalLog {
     /// Log it, and arm the timer for a summary.
     LogAndArm(Instant),
     /// It will be in the summary.

@@ -1,11 +1,9 @@
-//! The jobs waiting in one queue, oldest first.
+//! What waits in one queue, oldest first.
 
 use std::collections::VecDeque;
 
 use bytes::BytesMut;
 use zmtp::Message;
-
-use super::jobs::JobKey;
 
 /// Jobs that wait before blocks are worth while: a queue with a few needs none of their size.
 const MANY: usize = 32;
@@ -25,20 +23,26 @@ const SHARE: usize = 8;
 ///
 /// Its messages lie in blocks, in the order in which they leave again, so a backlog costs few allocations and gives its
 /// memory back as it drains.
-#[derive(Debug, Default)]
-pub(super) struct Waiting {
-    jobs: VecDeque<(u64, JobKey)>,
+#[derive(Debug)]
+pub(crate) struct Waiting<J> {
+    jobs: VecDeque<(u64, J)>,
     block: BytesMut,
+}
+
+impl<J> Default for Waiting<J> {
+    fn default() -> Self {
+        Self { jobs: VecDeque::new(), block: BytesMut::new() }
+    }
 }
 
 /// A change of one frame of a message.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Edit<'a> {
+pub(crate) struct Edit<'a> {
     pub frame: usize,
     pub body: &'a [u8],
 }
 
-impl Waiting {
+impl<J> Waiting<J> {
     /// A message as it is kept while its job waits here: apart from the buffer it was read into.
     pub fn keep(&mut self, message: &Message, edit: Option<Edit<'_>>) -> Message {
         let own = &mut BytesMut::new();
@@ -62,7 +66,7 @@ impl Waiting {
     }
 
     /// Puts a job in its place by arrival.
-    pub fn insert(&mut self, arrival: u64, job: JobKey) {
+    pub fn insert(&mut self, arrival: u64, job: J) {
         match self.jobs.back() {
             Some((last, _)) if *last > arrival => {
                 let place = self.jobs.partition_point(|(other, _)| *other < arrival);
@@ -77,8 +81,13 @@ impl Waiting {
         self.jobs.front().map(|(arrival, _)| *arrival)
     }
 
+    /// The oldest itself.
+    pub fn first(&self) -> Option<&J> {
+        self.jobs.front().map(|(_, job)| job)
+    }
+
     /// Takes the oldest.
-    pub fn pop(&mut self) -> Option<JobKey> {
+    pub fn pop(&mut self) -> Option<J> {
         let job = self.jobs.pop_front().map(|(_, job)| job);
         // Memory of a backlog is given back once it is gone, without a shrink per job.
         if self.jobs.capacity() > 1024 && self.jobs.len() < self.jobs.capacity() / 4 {
@@ -91,13 +100,13 @@ impl Waiting {
     }
 
     /// Takes out the job of this arrival.
-    pub fn remove(&mut self, arrival: u64) -> Option<JobKey> {
+    pub fn remove(&mut self, arrival: u64) -> Option<J> {
         let place = self.jobs.binary_search_by_key(&arrival, |(other, _)| *other).ok()?;
         self.jobs.remove(place).map(|(_, job)| job)
     }
 
     /// Takes all of them, oldest first.
-    pub fn take(&mut self) -> impl Iterator<Item = (u64, JobKey)> + use<> {
+    pub fn take(&mut self) -> impl Iterator<Item = (u64, J)> + use<J> {
         std::mem::take(&mut self.jobs).into_iter()
     }
 
@@ -121,7 +130,7 @@ mod tests {
         for (waiting, len) in [(0, 50), (MANY, 50), (MANY, BLOCK), (200_000, 50), (200_000, BLOCK), (200, LARGE_BLOCK)]
         {
             let mut queue = Waiting::default();
-            (0..waiting).for_each(|n| queue.insert(n as u64, JobKey(0)));
+            (0..waiting).for_each(|n| queue.insert(n as u64, 0));
             let body = vec![7; len];
             let message = Message::copy_from(&[b"id", b"", &body]);
             let edited = Message::copy_from(&[b"id", b"more", &body]);
@@ -138,13 +147,13 @@ mod tests {
     fn a_job_that_comes_back_goes_ahead_of_younger_ones() {
         let mut waiting = Waiting::default();
         for n in [1, 4, 5, 2, 3] {
-            waiting.insert(n, JobKey(n as u32));
+            waiting.insert(n, n);
         }
-        assert_eq!(waiting.remove(4), Some(JobKey(4)));
+        assert_eq!(waiting.remove(4), Some(4));
         assert_eq!(waiting.remove(4), None);
         assert_eq!(waiting.oldest(), Some(1));
         let order: Vec<_> = std::iter::from_fn(|| waiting.pop()).collect();
-        assert_eq!(order, [JobKey(1), JobKey(2), JobKey(3), JobKey(5)]);
+        assert_eq!(order, [1, 2, 3, 5]);
         assert!(waiting.is_empty());
     }
 }
