@@ -201,7 +201,7 @@ fn every_example_of_the_help_works() {
             let example = example.replace(" --addr tcp://10.0.0.5:47293", "").replace("emq cli", &ask_it);
             // What needs more than a broker and a worker is at least understood.
             let last = example.rsplit("| ").next().unwrap();
-            let needs_more = ["schedule", "unschedule", "publish", "subscribe", "top"];
+            let needs_more = ["schedule", "unschedule", "publish", "subscribe", "top", "mdp"];
             let understood = needs_more.iter().any(|word| last.starts_with(&format!("emq {word}")));
             let example = if understood { format!("{last} --help") } else { example };
             let example = if example.starts_with("emq demo") { "emq demo --seconds 0.01".to_owned() } else { example };
