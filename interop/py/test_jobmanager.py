@@ -679,7 +679,8 @@ def test_a_killed_exec_worker_leaves_no_program(router, exec_worker, client, adm
     until(lambda: boss.slots() == 2, "two slots")
     client(router).request(call("anything", path="any"))
     until(lambda: boss.slots() == 1, "one at work")
-    processes = psutil.Process(worker.pid).children(recursive=True)
-    assert len(processes) == 2, "a program and the guard"
+    children = lambda: psutil.Process(worker.pid).children(recursive=True)
+    until(lambda: len(children()) == 2, "a program and the guard")
+    processes = children()
     worker.kill_alone()
     until(lambda: gone(processes), "no process is left")
