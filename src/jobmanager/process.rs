@@ -81,7 +81,8 @@ impl Process {
             .kill_on_drop(true)
             .spawn()?;
         let pid = child.id().ok_or(io::ErrorKind::NotFound)?;
-        guard.add(pid);
+        // Not waited for: until its first job a runner ends by itself when we do.
+        drop(guard.add(pid));
         ours.set_nonblocking(true)?;
         let (reader, writer) = UnixStream::from_std(ours)?.into_split();
         let (sender, told) = mpsc::unbounded_channel();

@@ -143,7 +143,8 @@ impl Programs {
                 let (guard, reports) = (self.guard.clone(), self.reports.clone());
                 self.tasks.spawn(async move {
                     let pid = program.pid;
-                    guard.add(pid);
+                    // It gets its job only once somebody knows of it.
+                    guard.add(pid).await;
                     let report = program.keep(runner, job, signals).await;
                     guard.remove(pid);
                     let _ = reports.send(report);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, warn};
 
 /// A guard for systems with a shell.
@@ -36,9 +36,10 @@ const PAUSE: Duration = Duration::from_millis(200);
 #[derive(Debug, Clone)]
 pub(crate) struct Guard(mpsc::UnboundedSender<Change>);
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 enum Change {
-    Add(u32),
+    /// With whom to tell once the guard knows.
+    Add(u32, oneshot::Sender<()>),
     Remove(u32),
 }
 
@@ -77,9 +78,11 @@ impl Guard {
         Ok(Self(sender))
     }
 
-    /// From now on this group does not outlive us.
-    pub(crate) fn add(&self, group: u32) {
-        let _ = self.0.send(Change::Add(group));
+    /// This group shall not outlive us. Once the future is ready the guard knows; it need not be waited for.
+    pub(crate) fn add(&self, group: u32) -> impl Future<Output = ()> + Send + use<> {
+        let (known, knows) = oneshot::channel();
+        let _ = self.0.send(Change::Add(group, known));
+        async move { drop(knows.await) }
     }
 
     /// This group is no more.
@@ -95,11 +98,17 @@ async fn keep(program: GuardProgram, mut child: Child, mut changes: mpsc::Unboun
         tokio::select! {
             change = changes.recv() => {
                 let Some(change) = change else { break };
-                let line = match change {
-                    Change::Add(group) => groups.insert(group).then(|| format!("+{group}\n")),
-                    Change::Remove(group) => groups.remove(&group).then(|| format!("-{group}\n")),
-                };
-                tell(&mut stdin, &line.unwrap_or_default()).await;
+                match change {
+                    Change::Add(group, known) => {
+                        groups.insert(group);
+                        tell(&mut stdin, &format!("+{group}\n")).await;
+                        let _ = known.send(());
+                    }
+                    Change::Remove(group) => {
+                        groups.remove(&group);
+                        tell(&mut stdin, &format!("-{group}\n")).await;
+                    }
+                }
             }
             _ = child.wait() => {
                 warn!("the process that guards against orphans ended, another takes its place");
