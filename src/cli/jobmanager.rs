@@ -79,18 +79,13 @@ pub(super) struct Args {
 
 impl Args {
     fn flags(&self) -> Result<Flags, CliError> {
-        let mut flags = self.settings.flags()?;
-        let own = [
-            // As in Python, a flag without its value says nothing.
-            ("--broker-addr", "worker_addr", &self.broker_addr.clone().flatten()),
-            ("--jobs", "concurrent_jobs", &self.jobs.clone().flatten()),
-            ("--python", "python", &self.python),
-            ("--log-level", "log_level", &self.log_level),
-        ];
-        flags.values.extend(own.into_iter().filter_map(|(flag, key, value)| {
-            Some(FlagValue { flag: flag.to_owned(), key: key.to_owned(), value: value.clone()? })
-        }));
-        Ok(flags)
+        // As in Python, a flag without its value says nothing.
+        self.settings.flags_and(&[
+            ("--broker-addr", "worker_addr", self.broker_addr.as_ref().and_then(Option::as_ref)),
+            ("--jobs", "concurrent_jobs", self.jobs.as_ref().and_then(Option::as_ref)),
+            ("--python", "python", self.python.as_ref()),
+            ("--log-level", "log_level", self.log_level.as_ref()),
+        ])
     }
 
     /// Names of `-Q`, also those joined by commas.

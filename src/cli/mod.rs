@@ -279,6 +279,16 @@ impl SettingFlags {
         let config = self.config.clone().flatten().filter(|path| !path.is_empty()).map(PathBuf::from);
         Ok(Flags { config, values })
     }
+
+    /// These and a program's own flags: name, key and value, if one was given. Its own ones come last and count.
+    fn flags_and(&self, own: &[(&str, &str, Option<&String>)]) -> Result<Flags, CliError> {
+        let mut flags = self.flags()?;
+        let given = |(flag, key, value): &(&str, &str, Option<&String>)| {
+            Some(FlagValue { flag: (*flag).to_owned(), key: (*key).to_owned(), value: value.cloned()? })
+        };
+        flags.values.extend(own.iter().filter_map(given));
+        Ok(flags)
+    }
 }
 
 /// Prints to standard output; a reader that has seen enough (`| head`) is no error.

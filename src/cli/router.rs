@@ -7,7 +7,7 @@ use tracing::{debug, info};
 use super::daemon::{self, Daemon, Signals};
 use super::{CliError, EXIT_CODES, Logging, SettingFlags, config, print, print_notices, settings_help};
 use crate::broker::{Server, ServerHandle};
-use crate::conf::{ConfError, FlagValue, Flags, Loaded, Machine, Notice, Program, RouterConf, process_variables};
+use crate::conf::{ConfError, Flags, Loaded, Machine, Notice, Program, RouterConf, process_variables};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -62,17 +62,12 @@ pub(super) struct Args {
 
 impl Args {
     fn flags(&self) -> Result<Flags, CliError> {
-        let mut flags = self.settings.flags()?;
-        let own = [
-            ("--frontend", "frontend_addr", &self.frontend),
-            ("--backend", "backend_addr", &self.backend),
-            ("--admin", "administrative_addr", &self.admin),
-            ("--log-level", "log_level", &self.log_level),
-        ];
-        flags.values.extend(own.into_iter().filter_map(|(flag, key, value)| {
-            Some(FlagValue { flag: flag.to_owned(), key: key.to_owned(), value: value.clone()? })
-        }));
-        Ok(flags)
+        self.settings.flags_and(&[
+            ("--frontend", "frontend_addr", self.frontend.as_ref()),
+            ("--backend", "backend_addr", self.backend.as_ref()),
+            ("--admin", "administrative_addr", self.admin.as_ref()),
+            ("--log-level", "log_level", self.log_level.as_ref()),
+        ])
     }
 }
 
