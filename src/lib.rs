@@ -5,11 +5,16 @@
 pub mod admin;
 pub mod broker;
 pub mod cli;
+pub mod client;
 pub mod clock;
 pub mod conf;
+pub mod dispatch;
 pub mod emqp;
+pub mod jobmanager;
+pub mod mdp;
 pub mod pubsub;
 pub mod scheduler;
 pub mod serve;
 pub mod session;
 pub mod store;
+pub mod worker;

@@ -8,7 +8,7 @@ use zmtp::{Message, RoutingId};
 
 use super::core::{Broker, Turn};
 use super::schedulers::Rank;
-use super::tally::Recent;
+use crate::dispatch::Recent;
 use crate::emqp::{Command, CommandName, Envelope, JobErrorKind, MsgId, Reply, Schedule, ScheduleId, ScheduledCall};
 
 /// Schedules whose place is remembered.

@@ -7,13 +7,14 @@ use serde::Serialize;
 
 use super::{CliError, SettingFlags, print, print_notices};
 use crate::conf::{
-    Effective, Loaded, Machine, Notice, Origin, PublisherConf, RouterConf, SchedulerConf, Urgency, process_variables,
-    reference,
+    Effective, JobManagerConf, Loaded, Machine, Notice, Origin, Program, PublisherConf, RouterConf, SchedulerConf,
+    Urgency, process_variables, reference,
 };
 
 const EXAMPLES: &str = "\
 Examples:
   emq config router                             what emq router would run with
+  emq config jobmanager                         the same for the job manager
   emq config router -C eventmq.conf --json      the same for another file, for programs
   EVENTMQ_HWM=20000 emq config router           see what a variable changes
   emq config scheduler                          the same for the scheduler
@@ -46,6 +47,9 @@ pub(super) struct Args {
 enum Shown {
     /// The broker
     Router,
+    /// The job manager
+    #[value(name = "jobmanager")]
+    JobManager,
     /// The scheduler
     Scheduler,
     /// The publisher (emq pubsub)
@@ -55,13 +59,13 @@ enum Shown {
 
 /// What is known of a program's settings, whichever it is.
 struct Known {
-    program: &'static str,
+    program: Program,
     effective: Vec<Effective>,
     notices: Vec<Notice>,
 }
 
 impl Known {
-    fn of<C>(program: &'static str, loaded: Loaded<C>) -> Self {
+    fn of<C>(program: Program, loaded: Loaded<C>) -> Self {
         Self { program, effective: loaded.effective, notices: loaded.notices }
     }
 }
@@ -73,9 +77,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
             print(&reference())?;
             return Ok(ExitCode::SUCCESS);
         }
-        Some(Shown::Router) => Known::of("router", RouterConf::load(&flags, &variables, &machine)?),
-        Some(Shown::Scheduler) => Known::of("scheduler", SchedulerConf::load(&flags, &variables)?),
-        Some(Shown::Pubsub) => Known::of("publisher", PublisherConf::load(&flags, &variables, &machine)?),
+        Some(Shown::Router) => Known::of(Program::Router, RouterConf::load(&flags, &variables, &machine)?),
+        Some(Shown::JobManager) => Known::of(Program::JobManager, JobManagerConf::load(&flags, &variables)?),
+        Some(Shown::Scheduler) => Known::of(Program::Scheduler, SchedulerConf::load(&flags, &variables)?),
+        Some(Shown::Pubsub) => Known::of(Program::Publisher, PublisherConf::load(&flags, &variables, &machine)?),
     };
     if args.json {
         print(&json(&known))?;
@@ -145,7 +150,8 @@ fn json(loaded: &Known) -> String {
         },
         text: notice.to_string(),
     });
-    let report = Report { program: loaded.program, settings: settings.collect(), notices: notices.collect() };
+    let program = loaded.program.section();
+    let report = Report { program, settings: settings.collect(), notices: notices.collect() };
     // Only a map with keys that are not text could fail here.
     let text = serde_json::to_string_pretty(&report).unwrap_or_default();
     format!("{text}\n")

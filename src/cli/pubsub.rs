@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use tracing::info;
 
-use super::process::{self, Signals};
+use super::daemon::{self, Daemon, Signals};
 use super::{CliError, EXIT_CODES, Logging, SettingFlags, config, print, print_notices, settings_help};
-use crate::conf::{ConfError, FlagValue, Flags, Loaded, Machine, Program, PublisherConf, process_variables};
-use crate::pubsub::Device;
+use crate::conf::{ConfError, Flags, Loaded, Machine, Notice, Program, PublisherConf, process_variables};
+use crate::pubsub::{Device, DeviceHandle};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -52,16 +52,11 @@ pub(super) struct Args {
 
 impl Args {
     fn flags(&self) -> Result<Flags, CliError> {
-        let mut flags = self.settings.flags()?;
-        let own = [
-            ("--incoming", "publisher_incoming_addr", &self.incoming),
-            ("--outgoing", "publisher_outgoing_addr", &self.outgoing),
-            ("--log-level", "log_level", &self.log_level),
-        ];
-        flags.values.extend(own.into_iter().filter_map(|(flag, key, value)| {
-            Some(FlagValue { flag: flag.to_owned(), key: key.to_owned(), value: value.clone()? })
-        }));
-        Ok(flags)
+        self.settings.flags_and(&[
+            ("--incoming", "publisher_incoming_addr", self.incoming.as_ref()),
+            ("--outgoing", "publisher_outgoing_addr", self.outgoing.as_ref()),
+            ("--log-level", "log_level", self.log_level.as_ref()),
+        ])
     }
 }
 
@@ -74,9 +69,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         print(&config::table(&loaded.effective))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let logging = process::start_logging(&loaded.conf.log, args.log_level.as_ref())?;
-    process::log_notices(&loaded.notices);
-    process::block_on(start(loaded.conf, flags, logging))?;
+    let logging = daemon::start_logging(&loaded.conf.log, args.log_level.as_ref())?;
+    daemon::log_notices(&loaded.notices);
+    daemon::runtime()?.block_on(start(loaded.conf, flags, logging))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -88,16 +83,25 @@ async fn start(conf: PublisherConf, flags: Flags, logging: Logging) -> Result<()
     let signals = Signals::listen()?;
     let device = Device::bind(&conf.device).await?;
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "publisher ready");
-    let stop = device.handle();
-    let forwarding = tokio::spawn(signals.forward(move || stop.shutdown(), move || reload_log(&flags, &logging)));
+    let forwarding = tokio::spawn(signals.forward(Running { device: device.handle(), flags }, logging));
     let done = device.run().await;
     forwarding.abort();
     Ok(done?)
 }
 
-fn reload_log(flags: &Flags, logging: &Logging) {
-    let applied = load(flags).map_err(CliError::from).and_then(|loaded| Ok(logging.apply(&loaded.conf.log)?));
-    if let Err(error) = applied {
-        process::log_unchanged(&error);
+struct Running {
+    device: DeviceHandle,
+    flags: Flags,
+}
+
+impl Daemon for Running {
+    fn shutdown(&self) {
+        self.device.shutdown();
+    }
+
+    fn reload(&self, logging: &Logging) -> Result<Vec<Notice>, CliError> {
+        let loaded = load(&self.flags)?;
+        logging.apply(&loaded.conf.log)?;
+        Ok(loaded.notices)
     }
 }

@@ -4,11 +4,11 @@ use std::process::ExitCode;
 
 use tracing::{debug, info, warn};
 
-use super::process::{self, Signals};
+use super::daemon::{self, Daemon, Signals};
 use super::{CliError, EXIT_CODES, Logging, SettingFlags, config, print, print_notices, settings_help};
 use crate::broker::ServerHandle;
 use crate::conf::{
-    ConfError, FlagValue, Flags, Loaded, Machine, Program, RouterConf, SchedulerConf, StoreConf, process_variables,
+    ConfError, Flags, Loaded, Machine, Notice, Program, RouterConf, SchedulerConf, StoreConf, process_variables,
     schedule_file,
 };
 use crate::scheduler::FileStore;
@@ -67,17 +67,12 @@ pub(super) struct Args {
 
 impl Args {
     fn flags(&self) -> Result<Flags, CliError> {
-        let mut flags = self.settings.flags()?;
-        let own = [
-            ("--frontend", "frontend_addr", &self.frontend),
-            ("--backend", "backend_addr", &self.backend),
-            ("--admin", "administrative_addr", &self.admin),
-            ("--log-level", "log_level", &self.log_level),
-        ];
-        flags.values.extend(own.into_iter().filter_map(|(flag, key, value)| {
-            Some(FlagValue { flag: flag.to_owned(), key: key.to_owned(), value: value.clone()? })
-        }));
-        Ok(flags)
+        self.settings.flags_and(&[
+            ("--frontend", "frontend_addr", self.frontend.as_ref()),
+            ("--backend", "backend_addr", self.backend.as_ref()),
+            ("--admin", "administrative_addr", self.admin.as_ref()),
+            ("--log-level", "log_level", self.log_level.as_ref()),
+        ])
     }
 }
 
@@ -92,9 +87,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         print(&config::table(&loaded.effective))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let logging = process::start_logging(&loaded.conf.log, args.log_level.as_ref())?;
-    process::log_notices(&loaded.notices);
-    process::block_on(start(loaded.conf, flags, logging))?;
+    let logging = daemon::start_logging(&loaded.conf.log, args.log_level.as_ref())?;
+    daemon::log_notices(&loaded.notices);
+    // A broker is one hub and its links: a second thread costs more in wake-ups than it brings.
+    daemon::runtime()?.block_on(start(loaded.conf, flags, logging))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -108,9 +104,8 @@ async fn start(conf: RouterConf, flags: Flags, logging: Logging) -> Result<(), C
     let scheduler = if conf.builtin_scheduler { builtin_scheduler(&flags) } else { None };
     let serve = Serve::bind(ServeConf { broker: conf.server, scheduler, publisher: None }).await?;
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "broker ready");
-    let (stop, reload) = (serve.broker().handle(), serve.broker().handle());
-    let forwarding =
-        tokio::spawn(signals.forward(move || stop.shutdown(), move || reload_settings(&reload, &flags, &logging)));
+    let running = Running { broker: serve.broker().handle(), flags };
+    let forwarding = tokio::spawn(signals.forward(running, logging));
     let done = serve.run().await;
     forwarding.abort();
     done?;
@@ -130,17 +125,21 @@ fn builtin_scheduler(flags: &Flags) -> Option<BuiltinScheduler> {
     Some(BuiltinScheduler { conf: conf.server, store, need: Need::Optional })
 }
 
-/// Reads the settings again; if they cannot be used, the old ones stay.
-pub(super) fn reload_settings(server: &ServerHandle, flags: &Flags, logging: &Logging) {
-    let applied = load(flags).map_err(CliError::from).and_then(|loaded| {
+/// A broker, alone or with what else runs in its process.
+pub(super) struct Running {
+    pub(super) broker: ServerHandle,
+    pub(super) flags: Flags,
+}
+
+impl Daemon for Running {
+    fn shutdown(&self) {
+        self.broker.shutdown();
+    }
+
+    fn reload(&self, logging: &Logging) -> Result<Vec<Notice>, CliError> {
+        let loaded = load(&self.flags)?;
         logging.apply(&loaded.conf.log)?;
-        Ok(loaded)
-    });
-    match applied {
-        Ok(loaded) => {
-            process::log_notices(&loaded.notices);
-            server.reload(loaded.conf.server);
-        }
-        Err(error) => process::log_unchanged(&error),
+        self.broker.reload(loaded.conf.server);
+        Ok(loaded.notices)
     }
 }

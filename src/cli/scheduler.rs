@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use tracing::{debug, info};
 
-use super::process::{self, Signals};
+use super::daemon::{self, Daemon, Signals};
 use super::{CliError, EXIT_CODES, Logging, SettingFlags, config, print, print_notices, settings_help};
-use crate::conf::{ConfError, FlagValue, Flags, Loaded, Program, SchedulerConf, process_variables};
+use crate::conf::{ConfError, Flags, Loaded, Notice, Program, SchedulerConf, process_variables};
 use crate::scheduler::{Server, ServerHandle};
 
 const EXAMPLES: &str = "\
@@ -50,12 +50,10 @@ pub(super) struct Args {
 
 impl Args {
     fn flags(&self) -> Result<Flags, CliError> {
-        let mut flags = self.settings.flags()?;
-        let own = [("--broker", "scheduler_addr", &self.broker), ("--log-level", "log_level", &self.log_level)];
-        flags.values.extend(own.into_iter().filter_map(|(flag, key, value)| {
-            Some(FlagValue { flag: flag.to_owned(), key: key.to_owned(), value: value.clone()? })
-        }));
-        Ok(flags)
+        self.settings.flags_and(&[
+            ("--broker", "scheduler_addr", self.broker.as_ref()),
+            ("--log-level", "log_level", self.log_level.as_ref()),
+        ])
     }
 }
 
@@ -67,9 +65,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         print(&config::table(&loaded.effective))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let logging = process::start_logging(&loaded.conf.log, args.log_level.as_ref())?;
-    process::log_notices(&loaded.notices);
-    process::block_on(start(loaded.conf, flags, logging))?;
+    let logging = daemon::start_logging(&loaded.conf.log, args.log_level.as_ref())?;
+    daemon::log_notices(&loaded.notices);
+    daemon::runtime()?.block_on(start(loaded.conf, flags, logging))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -86,9 +84,7 @@ async fn start(conf: SchedulerConf, flags: Flags, logging: Logging) -> Result<()
         () = signals.stopped() => return Ok(()),
     };
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "scheduler ready");
-    let (stop, reload) = (server.handle(), server.handle());
-    let forwarding =
-        tokio::spawn(signals.forward(move || stop.shutdown(), move || reload_settings(&reload, &flags, &logging)));
+    let forwarding = tokio::spawn(signals.forward(Running { server: server.handle(), flags }, logging));
     let done = server.run().await;
     forwarding.abort();
     done?;
@@ -96,16 +92,20 @@ async fn start(conf: SchedulerConf, flags: Flags, logging: Logging) -> Result<()
     Ok(())
 }
 
-fn reload_settings(server: &ServerHandle, flags: &Flags, logging: &Logging) {
-    let applied = load(flags).map_err(CliError::from).and_then(|loaded| {
+struct Running {
+    server: ServerHandle,
+    flags: Flags,
+}
+
+impl Daemon for Running {
+    fn shutdown(&self) {
+        self.server.shutdown();
+    }
+
+    fn reload(&self, logging: &Logging) -> Result<Vec<Notice>, CliError> {
+        let loaded = load(&self.flags)?;
         logging.apply(&loaded.conf.log)?;
-        Ok(loaded)
-    });
-    match applied {
-        Ok(loaded) => {
-            process::log_notices(&loaded.notices);
-            server.reload(loaded.conf.server);
-        }
-        Err(error) => process::log_unchanged(&error),
+        self.server.reload(loaded.conf.server);
+        Ok(loaded.notices)
     }
 }

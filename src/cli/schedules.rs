@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::{CliError, SettingFlags, print, print_notices, process};
+use super::{CliError, SettingFlags, daemon, print, print_notices};
 use crate::admin::Admin;
 use crate::clock::Now;
 use crate::conf::{SchedulerConf, StoreConf, process_variables, schedule_file};
@@ -82,7 +82,7 @@ fn read_or_ask(file: &Path, conf: &SchedulerConf) -> Result<Listing, CliError> {
     }
     match (FileStore::open(file), &conf.server.control) {
         (Ok(mut store), _) => Ok(list(store.load(Timestamp::now())?, store.place(), &conf.server.core)),
-        (Err(StoreError::InUse { .. }), Some(control)) => process::block_on(async {
+        (Err(StoreError::InUse { .. }), Some(control)) => daemon::runtime()?.block_on(async {
             let answer = Admin::connect(control, PATIENCE)?.status().await?;
             Ok(serde_json::from_value(answer)?)
         }),

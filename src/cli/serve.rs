@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use tracing::{debug, info};
 
-use super::process::{self, Signals};
-use super::router::{self, SIGNALS, reload_settings};
+use super::daemon::{self, Signals};
+use super::router::{self, Running, SIGNALS};
 use super::{CliError, EXIT_CODES, Logging, SettingFlags, config, print, print_notices};
-use crate::conf::{FlagValue, Flags, Machine, Notice, PublisherConf, RouterConf, SchedulerConf, process_variables};
+use crate::conf::{Flags, Machine, Notice, PublisherConf, RouterConf, SchedulerConf, process_variables};
 use crate::serve::{BuiltinScheduler, Need, Serve, ServeConf};
 
 const EXAMPLES: &str = "\
@@ -38,12 +38,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
-    let mut flags = args.settings.flags()?;
-    flags.values.extend(args.log_level.iter().map(|level| FlagValue {
-        flag: "--log-level".to_owned(),
-        key: "log_level".to_owned(),
-        value: level.clone(),
-    }));
+    let flags = args.settings.flags_and(&[("--log-level", "log_level", args.log_level.as_ref())])?;
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let variables = process_variables();
     let broker = router::load(&flags)?;
@@ -66,9 +61,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let logging = process::start_logging(&broker.conf.log, args.log_level.as_ref())?;
-    process::log_notices(&notices);
-    process::block_on(start(broker.conf, scheduler.conf, publisher.conf, flags, logging))?;
+    let logging = daemon::start_logging(&broker.conf.log, args.log_level.as_ref())?;
+    daemon::log_notices(&notices);
+    daemon::runtime()?.block_on(start(broker.conf, scheduler.conf, publisher.conf, flags, logging))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -89,9 +84,8 @@ async fn start(
         () = signals.stopped() => return Ok(()),
     };
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "broker, scheduler and publisher ready");
-    let (stop, reload) = (serve.broker().handle(), serve.broker().handle());
-    let forwarding =
-        tokio::spawn(signals.forward(move || stop.shutdown(), move || reload_settings(&reload, &flags, &logging)));
+    let running = Running { broker: serve.broker().handle(), flags };
+    let forwarding = tokio::spawn(signals.forward(running, logging));
     let done = serve.run().await;
     forwarding.abort();
     done?;

@@ -3,81 +3,12 @@
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use tracing::{debug, info, warn};
-use zmtp::{Endpoint, Message, RoutingId};
+use zmtp::{Message, RoutingId};
 
 use super::config::{OnDisconnect, SessionConfig};
+use super::events::{Effect, Input, Link, LostReason};
 use crate::clock::Now;
 use crate::emqp::{Command, Envelope, Inform, MsgId, MsgIds};
-
-/// What happens to a session.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum Input {
-    /// Begin. Once; anything before it does nothing.
-    Start,
-    /// The broker sent a message.
-    Received(Message),
-    /// The connection came up or went away.
-    Link(Link),
-    /// Time passed; at the latest at [`Session::deadline`].
-    Tick,
-    /// The settings changed. Registers anew if addresses or queues did.
-    Reconfigure(Box<SessionConfig>),
-    /// Say KBYE: no new work, please. What is sent afterwards still goes out, and messages are still delivered. The owner
-    /// ends when it is ready to.
-    Leave,
-}
-
-/// The state of the connection below.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Link {
-    /// A handshake completed: what is sent arrives.
-    Up,
-    /// The connection ended; another is being tried.
-    Down,
-    /// The connection ended and the socket has given up: the broker refused it.
-    Refused,
-}
-
-/// What a session wants done, in this order.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum Effect {
-    /// Open a new DEALER under this identity and connect it. A former one is closed, what it still holds is sent first.
-    Open {
-        /// Where.
-        endpoint: Endpoint,
-        /// The text of a UUID.
-        identity: RoutingId,
-    },
-    /// Send a message on the open DEALER.
-    Send(Message),
-    /// The broker acknowledged: send READYs, schedules, whatever is due.
-    Registered,
-    /// The registration is gone; [`Effect::Registered`] comes again when there is another.
-    Lost(LostReason),
-    /// A message that is the owner's to understand.
-    Deliver(Message),
-    /// The session is over (DISCONNECT with [`OnDisconnect::End`]). The KBYE is among the effects before.
-    End,
-}
-
-/// Why a registration ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LostReason {
-    /// The broker fell silent.
-    Silent,
-    /// The broker sent a DISCONNECT.
-    Disconnect,
-    /// The broker said KBYE, and its connection ended.
-    BrokerLeft,
-    /// The socket will not connect again.
-    Refused,
-    /// The connection came back without heartbeats, so nobody can tell whether it is the same broker.
-    Reconnected,
-    /// The settings changed.
-    Reconfigured,
-}
 
 /// A session with a broker; see the [module](super).
 #[derive(Debug)]
@@ -89,6 +20,8 @@ pub struct Session {
     place: usize,
     /// When the last identity was taken.
     opened: Option<Instant>,
+    /// An identity to begin with.
+    name: Option<RoutingId>,
 }
 
 #[derive(Debug)]
@@ -133,7 +66,13 @@ const TOO_SOON: Duration = Duration::from_secs(1);
 impl Session {
     /// A session that has not begun. `seed` makes identities and message ids: give it something random.
     pub fn new(config: SessionConfig, seed: u64) -> Self {
-        Self { config, ids: MsgIds::new(seed), state: State::New, place: 0, opened: None }
+        Self { config, ids: MsgIds::new(seed), state: State::New, place: 0, opened: None, name: None }
+    }
+
+    /// Takes `name` for the first identity, if it can be one; later identities are UUIDs as always.
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = RoutingId::new(name).inspect_err(|error| warn!(name, "not usable as a routing id: {error}")).ok();
+        self
     }
 
     /// When [`Input::Tick`] is due.
@@ -175,12 +114,7 @@ impl Session {
     /// Takes a new identity and begins to register.
     fn open(&mut self, now: Now, out: &mut Vec<Effect>) {
         let endpoint = self.config.endpoint(self.place).clone();
-        let identity = loop {
-            // The text of a UUID is a routing id; the loop only spares an unwrap.
-            if let Ok(identity) = RoutingId::new(self.ids.next_id()) {
-                break identity;
-            }
-        };
+        let identity = self.name.take().unwrap_or_else(|| self.new_identity());
         info!(%endpoint, %identity, "connecting to the broker");
         out.push(Effect::Open { endpoint, identity });
         self.opened = Some(now.mono);
@@ -188,6 +122,15 @@ impl Session {
         self.state = State::Joining(Joining { link: Link::Down, informs: Vec::new(), next_inform });
         // Waits in the socket for the connection, and is the first thing the broker hears.
         self.inform(now, out);
+    }
+
+    fn new_identity(&mut self) -> RoutingId {
+        loop {
+            // The text of a UUID is a routing id; the loop only spares an unwrap.
+            if let Ok(identity) = RoutingId::new(self.ids.next_id()) {
+                return identity;
+            }
+        }
     }
 
     fn inform(&mut self, now: Now, out: &mut Vec<Effect>) {
@@ -348,6 +291,7 @@ impl Session {
     }
 
     fn on_tick(&mut self, now: Now, out: &mut Vec<Effect>) {
+        self.forgive_stall(now);
         match &mut self.state {
             State::Joining(joining) if joining.next_inform <= now.mono => self.on_unanswered(now, out),
             State::Registered(Registered { expiry: Some(expiry), last_heard, .. }) if *expiry <= now.mono => {
@@ -366,6 +310,18 @@ impl Session {
             }
             State::Pausing(until) if *until <= now.mono => self.open(now, out),
             _ => {}
+        }
+    }
+
+    /// A tick that comes very late says that we were stopped ourselves: what the broker sent meanwhile is still to be read.
+    fn forgive_stall(&mut self, now: Now) {
+        let due = self.deadline();
+        let Some(heartbeats) = self.config.heartbeats else { return };
+        let State::Registered(registered) = &mut self.state else { return };
+        let late = due.map_or(Duration::ZERO, |due| now.mono.saturating_duration_since(due));
+        if late >= heartbeats.timeout {
+            warn!(seconds = late.as_secs(), "this program was stopped for a while, the broker gets its time again");
+            registered.expiry = registered.expiry.map(|expiry| expiry.max(now.mono + heartbeats.timeout));
         }
     }
 

@@ -37,8 +37,10 @@
 
 mod config;
 mod core;
+mod events;
 mod wire;
 
 pub use self::config::{Heartbeats, OnDisconnect, SessionConfig};
-pub use self::core::{Effect, Input, Link, LostReason, Session};
+pub use self::core::Session;
+pub use self::events::{Effect, Input, Link, LostReason};
 pub use self::wire::{Wire, WireOptions};

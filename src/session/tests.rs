@@ -286,3 +286,13 @@ fn a_stall_is_followed_by_one_heartbeat() {
     world.pass(Duration::from_millis(1));
     assert_eq!(world.names(), [CommandName::Heartbeat; 2]);
 }
+
+#[test]
+fn a_stall_of_our_own_is_not_the_brokers_silence() {
+    let mut world = World::registered(worker());
+    world.now.mono += 60 * SECOND;
+    world.step(Input::Tick);
+    assert_eq!((world.lost(), world.names()), (vec![], vec![CommandName::Heartbeat]));
+    world.pass(5 * SECOND);
+    assert_eq!(world.lost(), [LostReason::Silent], "but it must be heard from now");
+}

@@ -36,6 +36,8 @@ pub struct Wire {
 struct Open {
     dealer: Dealer,
     monitor: Monitor,
+    /// The state of the connection, as last reported.
+    link: Link,
     /// The address cannot be connected to at all; said once.
     refused: bool,
 }
@@ -57,7 +59,7 @@ impl Wire {
         let monitor = dealer.monitor();
         let refused =
             dealer.connect(endpoint).inspect_err(|error| error!(%endpoint, "cannot connect: {error}")).is_err();
-        self.open = Some(Open { dealer, monitor, refused });
+        self.open = Some(Open { dealer, monitor, link: Link::Down, refused });
     }
 
     /// Queues a message for the broker, now or once it is there.
@@ -80,6 +82,7 @@ impl Wire {
                 biased;
                 Some(event) = open.monitor.recv() => {
                     if let Some(link) = link(&event) {
+                        open.link = link;
                         return Input::Link(link);
                     }
                 }
@@ -89,10 +92,12 @@ impl Wire {
         }
     }
 
-    /// Sends what is queued, within linger, and closes.
+    /// Closes; what is queued for a broker that is there is sent first, within linger.
     pub async fn close(mut self) {
-        if let Some(open) = self.open.take() {
-            open.dealer.close().await;
+        match self.open.take() {
+            Some(open) if open.link == Link::Up => open.dealer.close().await,
+            // Nobody is there to wait for.
+            other => drop(other),
         }
     }
 }

@@ -332,6 +332,17 @@ impl MessageBuilder {
         self
     }
 
+    /// The finished message: what was added, then all frames of `rest`, of which large ones are shared instead of copied.
+    pub fn followed_by(mut self, rest: &Message) -> Message {
+        if self.frames == 0 {
+            return rest.clone();
+        }
+        self.start_frame();
+        self.head.reserve(rest.inline_len());
+        let tail = rest.append_to(&mut self.head);
+        Message { head: self.head.freeze(), tail, frames: self.frames - 1 + rest.frames }
+    }
+
     /// The finished message; one empty frame if none was added.
     pub fn build(mut self) -> Message {
         if self.frames == 0 {
@@ -398,12 +409,17 @@ mod tests {
         }
 
         #[test]
-        fn edits_equal_edits_of_a_list(bodies in bodies(), at in 0..7usize, new in prop_oneof![Just(0usize), Just(3), Just(300)]) {
+        fn edits_equal_edits_of_a_list(bodies in bodies(), at in 0..7usize, new in prop_oneof![Just(0usize), Just(3), Just(300), Just(BY_REFERENCE)]) {
             let new = vec![7; new];
             for message in both(&bodies) {
                 let mut list = bodies.clone();
                 list.insert(0, new.clone());
                 prop_assert_eq!(message.prepend(&new), Message::from_frames(&list));
+                list.insert(0, vec![1]);
+                let joined = Message::builder().frame([1]).bytes(new.clone().into()).followed_by(&message);
+                prop_assert_eq!(&joined, &Message::from_frames(&list));
+                let (joined, rebuilt) = (joined.compact(), Message::from_frames(&list).compact());
+                prop_assert_eq!(joined.wire(), rebuilt.wire());
 
                 let rest = message.skip_frames(at);
                 prop_assert_eq!(rest.is_some(), at < bodies.len());
