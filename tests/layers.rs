@@ -37,6 +37,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "pubsub",
             "scheduler",
             "serve",
+            "session",
             "worker",
         ],
     ),
