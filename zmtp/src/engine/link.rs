@@ -49,7 +49,7 @@ where
     let mut link = Link {
         connection: Connection::new(membership.core.connection.clone(), now()).with_address(membership.peer_address()),
         stream,
-        input: None,
+        input: Input::Nothing,
         oversized: false,
         undecoded: false,
         events: Vec::new(),
@@ -72,8 +72,7 @@ pub(crate) fn now() -> Instant {
 struct Link<S> {
     stream: S,
     connection: Connection,
-    /// Bytes read and not decoded, in a buffer of the pool while the link is awake.
-    input: Option<BytesMut>,
+    input: Input,
     /// `input` has grown beyond what the pool keeps. What is left of it after a large message would keep all of it alive.
     oversized: bool,
     /// Decoding stopped at its budget: there may be whole messages in `input`.
@@ -84,6 +83,15 @@ struct Link<S> {
     phase: Phase,
     /// Why writing failed: what the peer had sent before is still read and delivered, then the link ends.
     broken: Option<Reason>,
+}
+
+/// Bytes read and not decoded.
+enum Input {
+    Nothing,
+    /// A few, while the link sleeps.
+    Stash(Box<[u8]>),
+    /// In a buffer of the pool.
+    Buffer(BytesMut),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,10 +193,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         }
         let mut input = self.take_input(&at.core);
         if !std::mem::take(&mut self.undecoded) {
-            self.make_room(&mut input);
+            self.make_room(&mut input, &at.core);
             match poll_read_buf(Pin::new(&mut self.stream), cx, &mut input) {
                 Poll::Pending => {
-                    self.input = Some(input);
+                    self.input = Input::Buffer(input);
                     return self.broken.take().map_or(Ok(Step::Idle), Err);
                 }
                 Poll::Ready(Err(_) | Ok(0)) if closing => return Err(Reason::Closed),
@@ -201,36 +209,42 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         }
         if closing {
             input.clear();
-            self.input = Some(input);
+            self.input = Input::Buffer(input);
             return Ok(Step::Progress);
         }
         let result = self.connection.receive(&mut input, budget, now, &mut self.events);
         self.undecoded = !self.events.is_empty() && self.events.len() >= budget;
-        self.input = Some(input);
+        self.input = Input::Buffer(input);
         at.deliver(&mut self.events)?;
         result?;
         Ok(Step::Progress)
     }
 
-    /// The buffer to read into, with what is left from the last read at its front.
+    /// The buffer to decode from, with what is left from the last read at its front.
     fn take_input<P>(&mut self, core: &Core<P>) -> BytesMut {
-        match self.input.take() {
-            Some(input) if input.capacity() > STASH => input,
-            Some(stash) => {
-                let mut input = core.pool.take();
+        match std::mem::replace(&mut self.input, Input::Nothing) {
+            Input::Buffer(input) => input,
+            Input::Nothing => core.pool.take(0),
+            Input::Stash(stash) => {
+                let mut input = core.pool.take(0);
                 input.extend_from_slice(&stash);
                 input
             }
-            None => core.pool.take(),
         }
     }
 
-    fn make_room(&mut self, input: &mut BytesMut) {
+    /// Room to read into: in the same buffer, or, when that is used up, in another.
+    fn make_room<P>(&mut self, input: &mut BytesMut, core: &Core<P>) {
         let room = self.connection.wanted().min(MAX_RESERVE).min(input.len()).max(MIN_READ);
-        if input.capacity() - input.len() < room {
-            input.reserve(room.max(4 * MIN_READ));
+        if input.capacity() - input.len() >= room || input.try_reclaim(room) {
+            return;
         }
-        self.oversized |= input.capacity() > BufferPool::LARGEST;
+        let mut larger = core.pool.take(input.len() + room.max(4 * MIN_READ));
+        larger.extend_from_slice(input);
+        let used = std::mem::replace(input, larger);
+        if !std::mem::replace(&mut self.oversized, input.capacity() > BufferPool::LARGEST) {
+            core.pool.put(used);
+        }
     }
 
     /// Gives the read buffer back before sleeping, keeping at most a few bytes of an unfinished frame.
@@ -238,13 +252,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         if self.events.capacity() > KEEP_EVENTS {
             self.events = Vec::new();
         }
-        match self.input.take() {
-            Some(mut input) if input.len() <= STASH => {
+        match std::mem::replace(&mut self.input, Input::Nothing) {
+            Input::Buffer(input) if input.len() <= STASH => {
                 if !input.is_empty() {
-                    self.input = Some(BytesMut::from(&input[..]));
-                    input.clear();
+                    self.input = Input::Stash(input[..].into());
                 }
-                if !std::mem::take(&mut self.oversized) && input.capacity() > STASH {
+                if !std::mem::take(&mut self.oversized) {
                     core.pool.put(input);
                 }
             }

@@ -94,7 +94,7 @@ impl Pub {
     /// # Errors
     /// `Closed` if the socket is closed.
     pub async fn send(&self, message: Message) -> Result<(), SendError> {
-        self.handle.pace().await;
+        self.handle.pace(&message).await;
         self.try_send(message)
     }
 

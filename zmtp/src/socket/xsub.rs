@@ -178,7 +178,7 @@ impl XSubSender {
     /// # Errors
     /// `Closed` if the socket is closed.
     pub async fn send(&self, message: Message) -> Result<(), SendError> {
-        self.handle.pace().await;
+        self.handle.pace(&message).await;
         self.try_send(message)
     }
 
