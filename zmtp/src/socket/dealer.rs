@@ -133,7 +133,7 @@ impl DealerSender {
     /// # Errors
     /// `Closed` if the socket is closed.
     pub async fn send(&self, message: Message) -> Result<(), SendError> {
-        self.handle.send(message, |message| self.try_send(message)).await
+        self.handle.send(message, |message| deal(&self.handle, message)).await
     }
 
     /// Queues a message for the next peer that has room, or gives it back at once with the reason.
@@ -141,7 +141,7 @@ impl DealerSender {
     /// # Errors
     /// `Full` if no peer has room or there is none; `Closed` if the socket is closed.
     pub fn try_send(&self, message: Message) -> Result<(), SendError> {
-        deal(&self.handle, message)
+        deal(&self.handle, &message).map_err(|reason| reason.with(message))
     }
 }
 

@@ -74,24 +74,21 @@ impl<P: Pattern> Handle<P> {
     pub(super) async fn send(
         &self,
         message: Message,
-        mut try_send: impl FnMut(Message) -> Result<(), SendError>,
+        mut try_send: impl FnMut(&Message) -> Result<(), SendFailure>,
     ) -> Result<(), SendError> {
         // Before the message is queued, so that a caller who gives up while waiting has not sent it.
         self.pace(&message).await;
-        let mut message = match try_send(message) {
-            Err(SendError { reason: SendFailure::Full, message }) => message,
-            done => return done,
-        };
-        loop {
+        let mut result = try_send(&message);
+        while let Err(SendFailure::Full) = result {
             // Registered before the attempt, so that room made in between is not missed.
             let mut room = pin!(self.0.room.notified());
             room.as_mut().enable();
-            match try_send(message) {
-                Err(SendError { reason: SendFailure::Full, message: back }) => message = back,
-                done => return done,
+            result = try_send(&message);
+            if let Err(SendFailure::Full) = result {
+                room.await;
             }
-            room.await;
         }
+        result.map_err(|reason| reason.with(message))
     }
 
     pub(super) async fn bind(&self, endpoint: &Endpoint) -> Result<Endpoint, BindError> {

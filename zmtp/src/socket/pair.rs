@@ -158,7 +158,7 @@ impl PairSender {
     /// # Errors
     /// `Closed` if the socket is closed.
     pub async fn send(&self, message: Message) -> Result<(), SendError> {
-        self.handle.send(message, |message| self.try_send(message)).await
+        self.handle.send(message, |message| push(&self.handle, message)).await
     }
 
     /// Queues a message for the peer, or gives it back at once with the reason.
@@ -166,7 +166,7 @@ impl PairSender {
     /// # Errors
     /// `Full` if the peer has no room or there is none; `Closed` if the socket is closed.
     pub fn try_send(&self, message: Message) -> Result<(), SendError> {
-        push(&self.handle, message)
+        push(&self.handle, &message).map_err(|reason| reason.with(message))
     }
 }
 
@@ -200,14 +200,13 @@ impl Sink<Message> for PairSender {
     }
 }
 
-fn push(handle: &Handle<Lone>, message: Message) -> Result<(), SendError> {
-    let reason = match handle.0.pattern.lock().push(&message) {
-        Ok(()) => return Ok(()),
-        Err(_) if handle.0.closing.is_cancelled() => SendFailure::Closed,
+fn push(handle: &Handle<Lone>, message: &Message) -> Result<(), SendFailure> {
+    match handle.0.pattern.lock().push(message) {
+        Ok(()) => Ok(()),
+        Err(_) if handle.0.closing.is_cancelled() => Err(SendFailure::Closed),
         // A peer that is leaving: the next one will have room.
-        Err(PipeError::Full | PipeError::Closed) => SendFailure::Full,
-    };
-    Err(SendError { reason, message })
+        Err(PipeError::Full | PipeError::Closed) => Err(SendFailure::Full),
+    }
 }
 
 /// The receiving half of a [`Pair`]. Also a [`Stream`], which ends when the socket is closed.

@@ -103,7 +103,7 @@ impl Pub {
     /// # Errors
     /// `Closed` if the socket is closed.
     pub fn try_send(&self, message: Message) -> Result<(), SendError> {
-        publish(&self.handle, message)
+        publish(&self.handle, &message).map_err(|reason| reason.with(message))
     }
 
     /// Closes the socket, for all its handles: what is queued is sent, at most for as long as linger allows; waits until that is done.
@@ -136,11 +136,10 @@ impl Sink<Message> for Pub {
 }
 
 /// Queues a message for all who want it; `Full` only for a socket that is to drop nothing.
-pub(super) fn publish(handle: &Handle<Publishing>, message: Message) -> Result<(), SendError> {
-    let reason = match handle.0.closing.is_cancelled() {
-        true => SendFailure::Closed,
-        false if handle.0.pattern.lock().push(&message) => return Ok(()),
-        false => SendFailure::Full,
-    };
-    Err(SendError { reason, message })
+pub(super) fn publish(handle: &Handle<Publishing>, message: &Message) -> Result<(), SendFailure> {
+    match handle.0.closing.is_cancelled() {
+        true => Err(SendFailure::Closed),
+        false if handle.0.pattern.lock().push(message) => Ok(()),
+        false => Err(SendFailure::Full),
+    }
 }

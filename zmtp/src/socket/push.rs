@@ -91,7 +91,7 @@ impl Push {
     /// # Errors
     /// `Closed` if the socket is closed.
     pub async fn send(&self, message: Message) -> Result<(), SendError> {
-        self.handle.send(message, |message| self.try_send(message)).await
+        self.handle.send(message, |message| deal(&self.handle, message)).await
     }
 
     /// Queues a message for the next peer that has room, or gives it back at once with the reason.
@@ -99,7 +99,7 @@ impl Push {
     /// # Errors
     /// `Full` if no peer has room or there is none; `Closed` if the socket is closed.
     pub fn try_send(&self, message: Message) -> Result<(), SendError> {
-        deal(&self.handle, message)
+        deal(&self.handle, &message).map_err(|reason| reason.with(message))
     }
 
     /// Told when a send that found no room may be tried again.
@@ -146,10 +146,9 @@ impl Sink<Message> for Push {
 }
 
 /// Queues a message for the next peer that has room.
-pub(super) fn deal(handle: &Handle<Rotation>, message: Message) -> Result<(), SendError> {
-    if handle.0.pattern.lock().push(&message) {
+pub(super) fn deal(handle: &Handle<Rotation>, message: &Message) -> Result<(), SendFailure> {
+    if handle.0.pattern.lock().push(message) {
         return Ok(());
     }
-    let reason = if handle.0.closing.is_cancelled() { SendFailure::Closed } else { SendFailure::Full };
-    Err(SendError { reason, message })
+    Err(if handle.0.closing.is_cancelled() { SendFailure::Closed } else { SendFailure::Full })
 }

@@ -120,7 +120,8 @@ impl Req {
     /// # Errors
     /// As [`send`](Self::send), and `Full` if no peer has room or there is none.
     pub fn try_send(&mut self, request: Message) -> Result<(), SendError> {
-        ask(&self.handle, &mut self.receiving, &mut self.asking, request)
+        let Self { handle, receiving, asking } = self;
+        ask(handle, receiving, asking, &request).map_err(|reason| reason.with(request))
     }
 
     /// The reply to the request sent last.
@@ -158,21 +159,21 @@ fn ask(
     handle: &Handle<Rotation>,
     receiving: &mut Receiving,
     asking: &mut Asking,
-    request: Message,
-) -> Result<(), SendError> {
+    request: &Message,
+) -> Result<(), SendFailure> {
     if !asking.may_ask() {
-        return Err(SendError { reason: SendFailure::OutOfTurn, message: request });
+        return Err(SendFailure::OutOfTurn);
     }
     // Whatever is here now is no reply to a request that is not out yet.
     while receiving.next_body(&handle.0.inbox).is_some() {}
     let envelope = asking.envelope();
-    let asked = handle.0.pattern.lock().deal(|pipe| pipe.push_behind(&envelope, &request)).cloned();
+    let asked = handle.0.pattern.lock().deal(|pipe| pipe.push_behind(&envelope, request)).cloned();
     match asked {
         Some(pipe) => {
             asking.on_asked(pipe);
             Ok(())
         }
-        None if handle.0.closing.is_cancelled() => Err(SendError { reason: SendFailure::Closed, message: request }),
-        None => Err(SendError { reason: SendFailure::Full, message: request }),
+        None if handle.0.closing.is_cancelled() => Err(SendFailure::Closed),
+        None => Err(SendFailure::Full),
     }
 }

@@ -196,7 +196,7 @@ impl RouterSender {
     /// # Errors
     /// `Gone` if no connection has that routing id, also if the peer leaves while we wait; `Closed` if the socket is.
     pub async fn send(&self, to: &RoutingId, message: Message) -> Result<(), SendError> {
-        self.handle.send(message, |message| self.try_send(to, message)).await
+        self.handle.send(message, |message| self.route(to, message)).await
     }
 
     /// Queues a message for a peer, or gives it back at once with the reason.
@@ -204,14 +204,17 @@ impl RouterSender {
     /// # Errors
     /// `Full` at the high-water mark, `Gone` if no connection has that routing id, `Closed` if the socket is.
     pub fn try_send(&self, to: &RoutingId, message: Message) -> Result<(), SendError> {
-        let result = self.handle.0.pattern.lock().push(to, &message);
-        let reason = match result {
-            Some(Ok(())) => return Ok(()),
-            Some(Err(PipeError::Full)) => SendFailure::Full,
-            Some(Err(PipeError::Closed)) | None if self.handle.0.closing.is_cancelled() => SendFailure::Closed,
-            Some(Err(PipeError::Closed)) | None => SendFailure::Gone,
-        };
-        Err(SendError { reason, message })
+        self.route(to, &message).map_err(|reason| reason.with(message))
+    }
+
+    fn route(&self, to: &RoutingId, message: &Message) -> Result<(), SendFailure> {
+        let result = self.handle.0.pattern.lock().push(to, message);
+        match result {
+            Some(Ok(())) => Ok(()),
+            Some(Err(PipeError::Full)) => Err(SendFailure::Full),
+            Some(Err(PipeError::Closed)) | None if self.handle.0.closing.is_cancelled() => Err(SendFailure::Closed),
+            Some(Err(PipeError::Closed)) | None => Err(SendFailure::Gone),
+        }
     }
 
     /// The routing ids that can be sent to now, in no order: of peers that are there, and of connected endpoints that

@@ -196,7 +196,7 @@ impl XPubSender {
     /// # Errors
     /// `Closed` if the socket is closed.
     pub async fn send(&self, message: Message) -> Result<(), SendError> {
-        self.handle.send(message, |message| self.try_send(message)).await
+        self.handle.send(message, |message| publish(&self.handle, message)).await
     }
 
     /// As [`send`](Self::send), without ever waiting.
@@ -204,7 +204,7 @@ impl XPubSender {
     /// # Errors
     /// `Full` if the socket is to drop nothing and somebody who wants the message has no room; `Closed` if it is closed.
     pub fn try_send(&self, message: Message) -> Result<(), SendError> {
-        publish(&self.handle, message)
+        publish(&self.handle, &message).map_err(|reason| reason.with(message))
     }
 }
 
