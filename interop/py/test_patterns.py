@@ -201,10 +201,8 @@ def test_b11_topics_of_all_lengths_from_libzmq(peer: Peer, libzmq: Libzmq, publi
     for number, length in enumerate(TOPIC_LENGTHS):
         topic = bytes([number]) * length
         sub = libzmq("SUB")
-        # Twice on, once off: libzmq still wants it. Never on: nothing.
+        # Once: libzmq 4.3.5 that is told twice on and once off before it connects subscribes to everything as well.
         sub.subscribe(topic)
-        sub.subscribe(topic)
-        sub.unsubscribe(topic)
         sub.connect(endpoint)
         poller = zmq.Poller()
         poller.register(sub, zmq.POLLIN)

@@ -85,8 +85,11 @@ impl Broker {
             let deadline = timeout.and_then(|timeout| since.checked_add(timeout)?.checked_add(grace));
             job.note_delivery(&id);
             job.place = Place::InFlight(InFlight { worker, since, deadline, suspect: false });
-            // What is never sent again need not be kept.
-            let message = if job.is_kept() { job.message.clone() } else { job.message.take() };
+            let message = job.message.take();
+            // What is never sent again need not be kept, and what is must not keep what it lay in.
+            if job.is_kept() {
+                job.message = message.as_ref().map(Message::compact);
+            }
             (message, deadline, job.queue)
         });
         let Some((Some(message), deadline, queue)) = sent else { return };

@@ -111,10 +111,17 @@ struct Load {
     in_flight: usize,
 }
 
+/// A held job and the hash of its message id.
+#[derive(Debug)]
+struct Entry {
+    hash: u64,
+    job: Job,
+}
+
 /// All held jobs. Message ids are unique among them.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
-    slab: Vec<Option<Job>>,
+    slab: Vec<Option<Entry>>,
     free: Vec<u32>,
     by_msgid: HashTable<JobKey>,
     hasher: DefaultHashBuilder,
@@ -142,26 +149,25 @@ impl Jobs {
         let load = job.load();
         self.waiting_bytes += load.waiting;
         self.in_flight += load.in_flight;
+        let entry = Some(Entry { hash, job });
         let key = match self.free.pop() {
             Some(index) => {
-                self.slab[index as usize] = Some(job);
+                self.slab[index as usize] = entry;
                 JobKey(index)
             }
             None => {
-                self.slab.push(Some(job));
+                self.slab.push(entry);
                 JobKey((self.slab.len() - 1) as u32)
             }
         };
-        let (slab, hasher) = (&self.slab, &self.hasher);
-        self.by_msgid
-            .insert_unique(hash, key, |key| slab[key.0 as usize].as_ref().map_or(0, |job| hasher.hash_one(&job.msgid)));
+        let slab = &self.slab;
+        self.by_msgid.insert_unique(hash, key, |key| slab[key.0 as usize].as_ref().map_or(0, |entry| entry.hash));
         key
     }
 
     /// Takes a job out: it has ended.
     pub fn remove(&mut self, key: JobKey) -> Option<Job> {
-        let job = self.slab.get_mut(key.0 as usize)?.take()?;
-        let hash = self.hasher.hash_one(&job.msgid);
+        let Entry { hash, job } = self.slab.get_mut(key.0 as usize)?.take()?;
         if let Ok(entry) = self.by_msgid.find_entry(hash, |other| *other == key) {
             entry.remove();
         }
@@ -175,7 +181,7 @@ impl Jobs {
 
     /// Moves a job to another place and changes it otherwise; the sums follow.
     pub fn update<T>(&mut self, key: JobKey, change: impl FnOnce(&mut Job) -> T) -> Option<T> {
-        let job = self.slab.get_mut(key.0 as usize)?.as_mut()?;
+        let Entry { job, .. } = self.slab.get_mut(key.0 as usize)?.as_mut()?;
         let before = job.load();
         let value = change(job);
         let after = job.load();
@@ -186,12 +192,12 @@ impl Jobs {
 
     /// One job.
     pub fn get(&self, key: JobKey) -> Option<&Job> {
-        self.slab.get(key.0 as usize)?.as_ref()
+        self.slab.get(key.0 as usize)?.as_ref().map(|entry| &entry.job)
     }
 
     /// All jobs, by key.
     pub fn iter(&self) -> impl Iterator<Item = (JobKey, &Job)> {
-        self.slab.iter().enumerate().filter_map(|(index, job)| Some((JobKey(index as u32), job.as_ref()?)))
+        self.slab.iter().enumerate().filter_map(|(index, entry)| Some((JobKey(index as u32), &entry.as_ref()?.job)))
     }
 
     /// Bytes of the jobs that wait or are delayed.

@@ -216,6 +216,9 @@ impl Broker {
     pub(super) fn forgive_own_stall(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now.mono;
         let before = std::mem::replace(&mut self.stepped, now);
+        if now == before {
+            return;
+        }
         let Some(due) = self.timers.next() else { return };
         if now.saturating_duration_since(due) <= self.config.heartbeat_timeout {
             return;

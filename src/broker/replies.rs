@@ -9,6 +9,7 @@ use super::core::{Broker, Turn};
 use super::dead::{DeadJob, DeadReason};
 use super::jobs::{InFlight, Job, JobKey, Place};
 use super::timers::Timer;
+use super::workers::WorkerKey;
 use crate::emqp::{JobErrorKind, MsgId, Outcome, QueueName};
 
 impl Broker {
@@ -22,9 +23,11 @@ impl Broker {
         result: &[u8],
         request: &MsgId,
     ) {
-        self.take_result(turn, from, message, result, request);
-        if let Some(worker) = self.workers.find(from) {
-            // Only now: a worker heard from again is offered jobs, and this one might still be waiting.
+        let sender = self.workers.find(from);
+        self.take_result(turn, from, sender, message, result, request);
+        // Only now: a worker heard from again is offered jobs, and this one might still be waiting.
+        let there = |key: &WorkerKey| self.workers.get(*key).is_some_and(|worker| worker.id == *from);
+        if let Some(worker) = sender.filter(there) {
             self.on_seen(turn, worker);
         }
     }
@@ -33,14 +36,15 @@ impl Broker {
         &mut self,
         turn: &mut Turn<'_>,
         from: &RoutingId,
+        sender: Option<WorkerKey>,
         message: &Message,
         result: &[u8],
         request: &MsgId,
     ) {
-        let sender = self.workers.find(from);
+        let key = self.jobs.find(request);
         if let Some(worker) = sender {
             let in_flight = |job: &Job| matches!(job.place, Place::InFlight(flight) if flight.worker == worker);
-            let its_own = self.jobs.find(request).and_then(|key| self.jobs.get(key)).is_some_and(in_flight);
+            let its_own = key.and_then(|key| self.jobs.get(key)).is_some_and(in_flight);
             self.workers.with_slots(worker, &mut self.queues, |slots| {
                 if its_own { slots.on_reply() } else { slots.on_strange_reply() }
             });
@@ -48,7 +52,7 @@ impl Broker {
             self.note_stranger(from);
         }
         // A job that was never sent to anyone cannot have a result.
-        let held = self.jobs.find(request).and_then(|key| Some((key, self.jobs.get(key)?)));
+        let held = key.and_then(|key| Some((key, self.jobs.get(key)?)));
         let Some((key, job)) = held.filter(|(_, job)| job.deliveries > 0) else {
             return self.on_late_reply(from, request);
         };
@@ -173,8 +177,9 @@ impl Broker {
                     self.pump(turn, queue);
                 }
             }
-            Place::InFlight(flight) if job.headers.timeout.is_some() => self.time_out(turn, key, flight),
-            Place::InFlight(flight) => self.give_up_suspect(turn, key, flight),
+            // Of a suspect nobody knows whether it hung or its process died: it was not heard of in time, so it is lost.
+            Place::InFlight(flight) if flight.suspect => self.give_up_suspect(turn, key, flight),
+            Place::InFlight(flight) => self.time_out(turn, key, flight),
         }
     }
 

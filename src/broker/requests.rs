@@ -1,7 +1,5 @@
 //! REQUEST, SCHEDULE and UNSCHEDULE.
 
-use std::borrow::Cow;
-
 use tracing::{debug, warn};
 use zmtp::{Message, RoutingId};
 
@@ -11,6 +9,7 @@ use super::queues::QueueKey;
 use super::refusals::RefusalLog;
 use super::shutdown::Phase;
 use super::timers::Timer;
+use super::waiting::Edit;
 use super::{JobTracking, UnknownQueue};
 use crate::emqp::{Command, JobErrorKind, JobHeaders, MsgId, REQUEST_HEADERS_FRAME, Reply, Request, Schedule};
 
@@ -42,24 +41,28 @@ impl Broker {
             return self.refuse(turn, &from, msgid, request.queue, JobErrorKind::QueueFull);
         }
         self.counters.accepted += 1;
-        let (tracked, message) = self.outgoing(&headers, request);
-        let mut job = Job {
+        let tracked = self.is_tracked(&headers);
+        let asking = (tracked && !headers.reply_requested).then(|| request.headers.with_reply_requested());
+        let edit = asking.as_deref().map(|body| Edit { frame: REQUEST_HEADERS_FRAME, body });
+        let message = match self.queues.get_mut(queue).filter(|_| worker.is_none()) {
+            Some(queue) => queue.waiting.keep(request.message, edit),
+            None => edit
+                .map_or_else(|| request.message.clone(), |edit| request.message.replace_frame(edit.frame, edit.body)),
+        };
+        let arrival = self.jobs.next_arrival();
+        let key = self.jobs.insert(Job {
             msgid: msgid.clone(),
             client: from.clone(),
             queue,
-            arrival: self.jobs.next_arrival(),
+            arrival,
             headers,
             deliveries: 0,
             retries: 0,
-            message: None,
+            message: Some(message),
             tracked,
             place: Place::Waiting,
             history: Vec::new(),
-        };
-        // What is kept must not keep the buffer it was read into.
-        job.message = Some(if worker.is_none() || job.is_kept() { message.compact() } else { message.into_owned() });
-        let arrival = job.arrival;
-        let key = self.jobs.insert(job);
+        });
         match worker {
             Some(worker) => self.hand_over(turn, worker, key),
             None => {
@@ -99,20 +102,10 @@ impl Broker {
         room && self.jobs.waiting_bytes() + Jobs::weight_of(message) <= self.config.waiting_bytes
     }
 
-    /// What a worker is sent: the message itself, with `reply-requested` added if the broker wants to know the end.
-    fn outgoing<'a>(&self, headers: &JobHeaders, request: &Request<'a>) -> (bool, Cow<'a, Message>) {
-        if headers.reply_requested {
-            return (true, Cow::Borrowed(request.message));
-        }
-        let tracked = match self.config.tracking {
-            JobTracking::All => true,
-            JobTracking::Asked => headers.guarantee || headers.retry_count.is_some() || headers.timeout.is_some(),
-        };
-        if !tracked {
-            return (false, Cow::Borrowed(request.message));
-        }
-        let asking = request.headers.with_reply_requested();
-        (true, Cow::Owned(request.message.replace_frame(REQUEST_HEADERS_FRAME, &asking)))
+    /// Whether the worker is made to REPLY, so that the broker knows the end: then it adds `reply-requested`.
+    fn is_tracked(&self, headers: &JobHeaders) -> bool {
+        let concerns_us = headers.guarantee || headers.retry_count.is_some() || headers.timeout.is_some();
+        headers.reply_requested || concerns_us || self.config.tracking == JobTracking::All
     }
 
     /// A job is not taken: its client is told, and the operator.

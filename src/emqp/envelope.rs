@@ -1,7 +1,7 @@
 //! [`Envelope`]: frames to a command and back.
 
 use thiserror::Error;
-use zmtp::{Frames, Message, MessageBuilder};
+use zmtp::{Frames, Message};
 
 use super::{Command, CommandName, Headers, Inform, MsgId, MsgIdError, PeerKind, Publish, Reply, Request, Schedule};
 
@@ -147,28 +147,19 @@ impl<'a> Command<'a> {
 
     /// The message to send, under an id of its own.
     pub fn to_message(&self, msgid: &MsgId) -> Message {
-        let start = |extra: usize| head(self.name(), msgid, extra);
+        let with = |body: &[&[u8]]| message(self.name(), msgid, body);
         match self {
             Self::Request(request) => request.message.clone(),
             Self::Schedule(schedule) | Self::Unschedule(schedule) => schedule.message.clone(),
-            Self::Inform(Inform { queues, kind: None }) => start(queues.len()).frame(queues).build(),
-            Self::Inform(Inform { queues, kind: Some(kind) }) => {
-                start(queues.len()).frame(queues).frame(kind.as_str()).build()
-            }
-            Self::Ack { acknowledged } => start(acknowledged.as_bytes().len()).frame(acknowledged).build(),
-            Self::Reply(Reply::Single(body)) => start(body.len()).frame(body).build(),
-            Self::Reply(Reply::Result { result, request }) => {
-                start(result.len() + request.as_bytes().len()).frame(result).frame(request).build()
-            }
-            Self::Heartbeat { timestamp: Some(timestamp) } => start(timestamp.len()).frame(timestamp).build(),
-            Self::Publish(Publish { topic, headers, payload }) => {
-                let mut builder = start(topic.len() + payload.len()).frame(topic);
-                if let Some(headers) = headers {
-                    builder = builder.frame(headers.0);
-                }
-                builder.frame(payload).build()
-            }
-            Self::RetryDead { job: Some(job) } => start(job.as_bytes().len()).frame(job).build(),
+            Self::Inform(Inform { queues, kind: None }) => with(&[queues]),
+            Self::Inform(Inform { queues, kind: Some(kind) }) => with(&[queues, kind.as_str().as_bytes()]),
+            Self::Ack { acknowledged } => with(&[acknowledged.as_bytes()]),
+            Self::Reply(Reply::Single(body)) => with(&[body]),
+            Self::Reply(Reply::Result { result, request }) => with(&[result, request.as_bytes()]),
+            Self::Heartbeat { timestamp: Some(timestamp) } => with(&[timestamp]),
+            Self::Publish(Publish { topic, headers: None, payload }) => with(&[topic, payload]),
+            Self::Publish(Publish { topic, headers: Some(headers), payload }) => with(&[topic, headers.0, payload]),
+            Self::RetryDead { job: Some(job) } => with(&[job.as_bytes()]),
             Self::Ready
             | Self::Heartbeat { timestamp: None }
             | Self::Disconnect
@@ -178,7 +169,7 @@ impl<'a> Command<'a> {
             | Self::ShowWorkers
             | Self::ShowSchedulers
             | Self::ShowDead
-            | Self::RetryDead { job: None } => start(0).build(),
+            | Self::RetryDead { job: None } => with(&[]),
         }
     }
 }
@@ -186,11 +177,7 @@ impl<'a> Command<'a> {
 impl Request<'_> {
     /// A REQUEST message of these parts.
     pub fn build(msgid: &MsgId, queue: &[u8], headers: &[u8], payload: &[u8]) -> Message {
-        head(CommandName::Request, msgid, queue.len() + headers.len() + payload.len())
-            .frame(queue)
-            .frame(headers)
-            .frame(payload)
-            .build()
+        message(CommandName::Request, msgid, &[queue, headers, payload])
     }
 }
 
@@ -211,8 +198,7 @@ impl<'a> Schedule<'a> {
 
     /// A SCHEDULE or UNSCHEDULE message as Python sends it.
     pub fn build(name: CommandName, msgid: &MsgId, body: [&[u8]; MAX_BODY]) -> Message {
-        let len = body.iter().map(|frame| frame.len()).sum();
-        body.into_iter().fold(head(name, msgid, len), MessageBuilder::frame).build()
+        message(name, msgid, &body)
     }
 }
 
@@ -224,17 +210,15 @@ pub fn legible_msgid(message: &Message, command: CommandName) -> Option<MsgId> {
     MsgId::new(frames.next()?).ok()
 }
 
-/// A message up to its id, with room for `body` more bytes of frames.
-fn head(name: CommandName, msgid: &MsgId, body: usize) -> MessageBuilder {
-    /// Frame headers of a whole message, at their shortest, with some to spare.
-    const FRAMING: usize = 32;
-    let word = name.as_str();
-    Message::builder()
-        .reserve(FRAMING + PROTOCOL.len() + word.len() + msgid.as_bytes().len() + body)
-        .frame("")
-        .frame(PROTOCOL)
-        .frame(word)
-        .frame(msgid)
+/// A message of at most [`MAX_BODY`] body frames; more are left out.
+fn message(name: CommandName, msgid: &MsgId, body: &[&[u8]]) -> Message {
+    let mut frames: [&[u8]; HEAD + MAX_BODY] = [&[]; HEAD + MAX_BODY];
+    frames[1] = PROTOCOL.as_bytes();
+    frames[2] = name.as_str().as_bytes();
+    frames[3] = msgid.as_bytes();
+    let count = body.len().min(MAX_BODY);
+    frames[HEAD..HEAD + count].copy_from_slice(&body[..count]);
+    Message::copy_from(&frames[..HEAD + count])
 }
 
 #[cfg(test)]

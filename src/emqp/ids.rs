@@ -2,28 +2,18 @@
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 
 use thiserror::Error;
+use zmtp::ShortBytes;
 
 /// The longest message id accepted, in bytes.
 pub const MAX_MSGID: usize = 255;
 
-/// Ids up to this length (a UUID's text is 36) live inside the value, without an allocation.
-const INLINE: usize = 38;
-
 /// A message id: 1 to 255 opaque bytes, cheap to clone, compare and hash.
 ///
 /// Python uses the text of a UUID and emq-cli puts `admin:` in front of it; nothing here relies on that.
-#[derive(Clone)]
-pub struct MsgId(Repr);
-
-#[derive(Clone)]
-enum Repr {
-    Inline { len: u8, bytes: [u8; INLINE] },
-    Heap(Arc<[u8]>),
-}
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MsgId(ShortBytes);
 
 /// Why a frame cannot be a message id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -43,22 +33,14 @@ impl MsgId {
         let bytes = bytes.as_ref();
         match bytes.len() {
             0 => Err(MsgIdError::Empty),
-            n if n <= INLINE => {
-                let mut inline = [0; INLINE];
-                inline[..n].copy_from_slice(bytes);
-                Ok(Self(Repr::Inline { len: n as u8, bytes: inline }))
-            }
-            n if n <= MAX_MSGID => Ok(Self(Repr::Heap(bytes.into()))),
+            n if n <= MAX_MSGID => Ok(Self(ShortBytes::new(bytes))),
             n => Err(MsgIdError::TooLong(n)),
         }
     }
 
     /// The id's bytes, as on the wire.
     pub fn as_bytes(&self) -> &[u8] {
-        match &self.0 {
-            Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
-            Repr::Heap(bytes) => bytes,
-        }
+        self.0.as_bytes()
     }
 }
 
@@ -74,35 +56,9 @@ impl Borrow<[u8]> for MsgId {
     }
 }
 
-impl PartialEq for MsgId {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_bytes() == other.as_bytes()
-    }
-}
-
-impl Eq for MsgId {}
-
-impl PartialOrd for MsgId {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for MsgId {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.as_bytes().cmp(other.as_bytes())
-    }
-}
-
-impl Hash for MsgId {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.as_bytes().hash(state);
-    }
-}
-
 impl fmt::Display for MsgId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.as_bytes().escape_ascii())
+        self.0.fmt(f)
     }
 }
 
@@ -140,10 +96,9 @@ impl MsgIds {
         let mut random = [0; 16];
         random[..8].copy_from_slice(&self.next_u64().to_be_bytes());
         random[8..].copy_from_slice(&self.next_u64().to_be_bytes());
-        let mut bytes = [0; INLINE];
-        let text = uuid::Builder::from_random_bytes(random).into_uuid().hyphenated().encode_lower(&mut bytes);
-        let len = text.len() as u8;
-        MsgId(Repr::Inline { len, bytes })
+        let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
+        uuid::Builder::from_random_bytes(random).into_uuid().hyphenated().encode_lower(&mut text);
+        MsgId(ShortBytes::new(&text))
     }
 }
 
@@ -155,7 +110,7 @@ mod tests {
     fn an_id_has_1_to_255_bytes() {
         assert_eq!(MsgId::new(""), Err(MsgIdError::Empty));
         assert_eq!(MsgId::new([1; 256]), Err(MsgIdError::TooLong(256)));
-        for n in [1, INLINE, INLINE + 1, 255] {
+        for n in [1, 36, 100, 255] {
             let id = MsgId::new(vec![0xff; n]).unwrap();
             assert_eq!(id.as_bytes(), vec![0xff; n]);
             assert_eq!(id, id.clone());

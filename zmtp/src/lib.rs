@@ -87,6 +87,7 @@ mod peer_address;
 mod proxy;
 mod random;
 mod routing_id;
+mod short_bytes;
 mod socket;
 mod socket_type;
 pub mod wire;
@@ -106,6 +107,7 @@ pub use proxy::{
     Count, ProxyCommands, ProxyControl, ProxyError, ProxySocket, ProxyStatistics, ProxyTraffic, proxy, proxy_control,
 };
 pub use routing_id::{MAX_ROUTING_ID, RoutingId, RoutingIdError};
+pub use short_bytes::ShortBytes;
 pub use socket::{
     CanConflate, CanInvert, Dealer, DealerReceiver, DealerSender, Handover, Immediate, Ipv6, Keepalive, KeepaliveError,
     LimitsTopics, Pair, PairReceiver, PairSender, ProbesRouters, Pub, Pull, Push, Reconnect, Rep, Req, Resolve, Router,

@@ -1,28 +1,19 @@
 //! [`RoutingId`]: the name a ROUTER knows a peer by.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 
 use thiserror::Error;
+
+use crate::ShortBytes;
 
 /// The longest routing id ZMTP can carry, in bytes (RFC 37, `Identity` property).
 pub const MAX_ROUTING_ID: usize = 255;
 
-/// Ids up to this length (a UUID's text is 36) live inside the value, without an allocation.
-const INLINE: usize = 38;
-
 /// A routing id, ZMTP's "identity": 1 to 255 bytes, cheap to clone, compare and hash.
 ///
 /// Printing one escapes what is not printable ASCII, so any id is safe in a log line.
-#[derive(Clone)]
-pub struct RoutingId(Repr);
-
-#[derive(Clone)]
-enum Repr {
-    Inline { len: u8, bytes: [u8; INLINE] },
-    Heap(Arc<[u8]>),
-}
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RoutingId(ShortBytes);
 
 /// Why bytes cannot be a routing id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -55,21 +46,16 @@ impl RoutingId {
         let bytes = bytes.as_ref();
         match bytes.len() {
             0 => Err(RoutingIdError::Empty),
-            n if n <= INLINE => {
-                let mut inline = [0; INLINE];
-                inline[..n].copy_from_slice(bytes);
-                Ok(Self(Repr::Inline { len: n as u8, bytes: inline }))
-            }
-            n if n <= MAX_ROUTING_ID => Ok(Self(Repr::Heap(bytes.into()))),
+            n if n <= MAX_ROUTING_ID => Ok(Self(ShortBytes::new(bytes))),
             n => Err(RoutingIdError::TooLong(n)),
         }
     }
 
     /// The id a ROUTER gives a peer that announced none: a zero byte and a big-endian counter.
     pub fn generated(counter: u32) -> Self {
-        let mut bytes = [0; INLINE];
-        bytes[1..5].copy_from_slice(&counter.to_be_bytes());
-        Self(Repr::Inline { len: 5, bytes })
+        let mut bytes = [0; 5];
+        bytes[1..].copy_from_slice(&counter.to_be_bytes());
+        Self(ShortBytes::new(&bytes))
     }
 
     /// Whether a ROUTER made this id up, as [`generated`](Self::generated) does.
@@ -79,10 +65,7 @@ impl RoutingId {
 
     /// The id's bytes, as on the wire.
     pub fn as_bytes(&self) -> &[u8] {
-        match &self.0 {
-            Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
-            Repr::Heap(bytes) => bytes,
-        }
+        self.0.as_bytes()
     }
 }
 
@@ -92,35 +75,9 @@ impl AsRef<[u8]> for RoutingId {
     }
 }
 
-impl PartialEq for RoutingId {
-    fn eq(&self, other: &Self) -> bool {
-        self.as_bytes() == other.as_bytes()
-    }
-}
-
-impl Eq for RoutingId {}
-
-impl PartialOrd for RoutingId {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for RoutingId {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.as_bytes().cmp(other.as_bytes())
-    }
-}
-
-impl Hash for RoutingId {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write(self.as_bytes());
-    }
-}
-
 impl fmt::Display for RoutingId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.as_bytes().escape_ascii())
+        self.0.fmt(f)
     }
 }
 
@@ -144,7 +101,7 @@ mod tests {
 
     #[test]
     fn equal_bytes_are_equal_ids_whatever_their_length() {
-        for n in [1, 5, INLINE, INLINE + 1, 255] {
+        for n in [1, 5, 36, 100, 255] {
             let bytes = vec![b'x'; n];
             let id = RoutingId::new(&bytes).unwrap();
             assert_eq!(id.as_bytes(), bytes);

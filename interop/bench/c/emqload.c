@@ -27,6 +27,8 @@
 #define TURN 256 /* messages of one kind handled before the next socket is looked at */
 #define STALL 30.0
 #define ID_LENGTH 36
+#define IDS (1 << 18) /* ids kept for libzmq; each outstanding job has at most four on their way */
+#define MAX_WINDOW (IDS / 4)
 
 struct message { int parts; zmq_msg_t part[MAX_PARTS]; };
 
@@ -64,19 +66,31 @@ static void part(void *socket, const void *bytes, size_t length, int more)
 
 static void text(void *socket, const char *bytes, int more) { part(socket, bytes, strlen(bytes), more); }
 
-/* "", version, command, message id; `last` if there is no body. */
+/* Bytes that stay as they are until they have been sent: libzmq neither copies them nor allocates for them. */
+static void lasting(void *socket, const void *bytes, size_t length, int more)
+{
+    if (zmq_send_const(socket, bytes, length, more ? ZMQ_SNDMORE : 0) < 0) fail(zmq_strerror(zmq_errno()));
+}
+
+/* "", version, command, message id. */
 static void head(void *socket, const char *command, const char *id, int more)
 {
     part(socket, "", 0, 1);
     part(socket, "eMQP/1.0", 8, 1);
     text(socket, command, 1);
-    part(socket, id, ID_LENGTH, more);
+    lasting(socket, id, ID_LENGTH, more);
 }
 
-/* A message id as long as a UUID's text, made of a number. */
+/* A message id as long as a UUID's text, made of a number. It lasts until as many more were made as can be on their way. */
 static const char *id_of(long number)
 {
-    static char id[] = "00000000-0000-4000-9000-000000000000";
+    static char (*ids)[ID_LENGTH];
+    static size_t next;
+    if (!ids) {
+        if (!(ids = malloc(IDS * sizeof *ids))) fail("no memory for message ids");
+        for (size_t i = 0; i < IDS; i++) memcpy(ids[i], "00000000-0000-4000-9000-000000000000", ID_LENGTH);
+    }
+    char *id = ids[next++ % IDS];
     for (int i = ID_LENGTH - 1; i > 23; i--, number >>= 4) id[i] = "0123456789abcdef"[number & 15];
     return id;
 }
@@ -126,7 +140,7 @@ static void send_job(void)
     head(client, "REQUEST", id_of(sent++), 1);
     part(client, "default", 7, 1);
     part(client, "", 0, 1);
-    if (zmq_send_const(client, payload, payload_length, 0) < 0) fail(zmq_strerror(zmq_errno()));
+    lasting(client, payload, payload_length, 0);
 }
 
 /* Takes up to a turn of acknowledgements; their number. */
@@ -151,11 +165,12 @@ static void worker_does(void *socket, struct message *m)
     const char *body = zmq_msg_data(&m->part[6]);
     if (zmq_msg_size(&m->part[6]) != payload_length || memcmp(body, payload, edge)
         || memcmp(body + payload_length - edge, payload + payload_length - edge, edge)) fail("payload changed");
-    if (++delivered_times[job_of(&m->part[3])] > 1) fail("a job was delivered twice");
+    long job = job_of(&m->part[3]);
+    if (++delivered_times[job] > 1) fail("a job was delivered twice");
     static long replies = 1L << 40; /* ids apart from those of jobs */
     head(socket, "REPLY", id_of(replies++), 1);
     text(socket, "{\"value\": 1}", 1);
-    part(socket, zmq_msg_data(&m->part[3]), zmq_msg_size(&m->part[3]), 0);
+    lasting(socket, id_of(job), ID_LENGTH, 0);
     head(socket, "READY", id_of(replies++), 0);
     delivered++;
 }
@@ -275,8 +290,8 @@ int main(int argc, char **argv)
     long window = atol(argv[6]);
     double seconds = atof(argv[7]);
     every_ack = !strcmp(argv[8], "every");
-    if (workers < 1 || workers > MAX_WORKERS || payload_length < 64 || window < 1 || seconds <= 0) {
-        fprintf(stderr, "emqload: workers 1..%d, payload from 64, window from 1, seconds above 0\n", MAX_WORKERS);
+    if (workers < 1 || workers > MAX_WORKERS || payload_length < 64 || window < 1 || window > MAX_WINDOW || seconds <= 0) {
+        fprintf(stderr, "emqload: workers 1..%d, payload from 64, window 1..%d, seconds above 0\n", MAX_WORKERS, MAX_WINDOW);
         return 2;
     }
     if (clock_getcpuclockid(atoi(argv[9]), &router_clock)) fail("no such router process");

@@ -60,6 +60,11 @@ impl FrameHeader {
     }
 }
 
+/// The length of the header in front of a body of `len` bytes.
+pub fn header_len(len: usize) -> usize {
+    if len <= SHORT_MAX { 2 } else { MAX_HEADER }
+}
+
 /// Writes a frame header; the size form follows from `len`.
 pub fn put_header(out: &mut impl BufMut, flags: u8, len: usize) {
     if len <= SHORT_MAX {
