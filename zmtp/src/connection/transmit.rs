@@ -8,7 +8,7 @@ use bytes::{Buf, Bytes};
 use crate::message::{BY_REFERENCE, Message};
 
 /// An emptied buffer larger than this is given back rather than kept for the next burst, in bytes.
-const KEEP: usize = 512 * 1024;
+const KEEP: usize = 128 * 1024;
 
 /// A queue of encoded bytes: small messages are copied into one run, large bodies are kept by reference, in order.
 ///

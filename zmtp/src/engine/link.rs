@@ -236,13 +236,20 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
     /// Room to read into: in the same buffer, or, when that is used up, in another.
     fn make_room<P>(&mut self, input: &mut BytesMut, core: &Core<P>) {
         let room = self.connection.wanted().min(MAX_RESERVE).min(input.len()).max(MIN_READ);
-        if input.capacity() - input.len() >= room || input.try_reclaim(room) {
+        if input.capacity() - input.len() >= room || (!self.oversized && input.try_reclaim(room)) {
             return;
         }
-        let mut larger = core.pool.take(input.len() + room.max(4 * MIN_READ));
-        larger.extend_from_slice(input);
-        let used = std::mem::replace(input, larger);
-        if !std::mem::replace(&mut self.oversized, input.capacity() > BufferPool::LARGEST) {
+        let room = room.max(4 * MIN_READ);
+        if input.len() + room > BufferPool::LARGEST {
+            // Grows by doubling, as a large frame arrives.
+            input.reserve(room);
+            self.oversized |= input.capacity() > BufferPool::LARGEST;
+            return;
+        }
+        let mut next = core.pool.take(input.len() + room);
+        next.extend_from_slice(input);
+        let used = std::mem::replace(input, next);
+        if !std::mem::take(&mut self.oversized) {
             core.pool.put(used);
         }
     }
