@@ -6,7 +6,7 @@ use serde_json::Value;
 use thiserror::Error;
 use zmtp::{ConnectError, Dealer, Endpoint, Message, Reconnect, RecvError, RoutingId, RoutingIdError, SendError};
 
-use crate::emqp::{Command, Envelope, MsgId, MsgIds, ParseError, Reply};
+use crate::emqp::{Command, Envelope, MsgId, MsgIds, PROTOCOL, ParseError, Reply};
 
 /// An admin's connection to a broker's administrative address.
 ///
@@ -116,6 +116,26 @@ impl Admin {
     /// As [`status`](Self::status).
     pub async fn shut_down(&mut self) -> Result<(), AdminError> {
         self.ask(&Command::Disconnect).await.map(drop)
+    }
+
+    /// Sends any command with any body; the first message that comes back, whatever it is.
+    ///
+    /// # Errors
+    /// Nothing came in time, or the connection is closed.
+    pub async fn send_raw(
+        &mut self,
+        command: &str,
+        body: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    ) -> Result<Message, AdminError> {
+        let id = self.ids.next_id();
+        let head = Message::builder().frame("").frame(PROTOCOL).frame(command).frame(&id);
+        let message = body.into_iter().fold(head, |message, frame| message.frame(frame)).build();
+        let timeout = self.timeout;
+        let asking = async {
+            self.dealer.send(message).await?;
+            Ok(self.dealer.recv().await?)
+        };
+        tokio::time::timeout(timeout, asking).await.unwrap_or(Err(AdminError::Timeout(timeout)))
     }
 
     async fn ask(&mut self, command: &Command<'_>) -> Result<Value, AdminError> {

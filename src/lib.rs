@@ -5,7 +5,13 @@
 pub mod admin;
 pub mod broker;
 pub mod cli;
+pub mod client;
 pub mod clock;
 pub mod conf;
+pub mod dispatch;
 pub mod emqp;
+pub mod jobmanager;
+pub mod mdp;
+pub mod session;
 pub mod store;
+pub mod worker;

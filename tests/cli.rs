@@ -24,7 +24,7 @@ fn emq(arguments: &[&str]) -> Command {
 
 fn without_settings(mut command: Command) -> Command {
     for (name, _) in env::vars_os() {
-        if name.to_str().is_some_and(|name| name.starts_with("EVENTMQ_") || name == "EMQ_LOG") {
+        if name.to_str().is_some_and(|name| name.starts_with("EVENTMQ_") || name.starts_with("EMQ_")) {
             command.env_remove(name);
         }
     }
@@ -139,7 +139,14 @@ fn version_and_help_are_answers() {
         assert_eq!((code, err.as_str()), (0, ""));
         assert!(out.trim_end().ends_with(env!("CARGO_PKG_VERSION")), "{out}");
     }
-    for arguments in [&["--help"][..], &["router", "-h"], &["router", "--help"], &["config", "--help"]] {
+    for arguments in [
+        &["--help"][..],
+        &["router", "-h"],
+        &["router", "--help"],
+        &["config", "--help"],
+        &["jobmanager", "--help"],
+        &["worker", "--help"],
+    ] {
         let (code, out, err) = outcome(run(arguments));
         assert_eq!((code, err.as_str()), (0, ""), "{arguments:?}");
         assert!(out.contains("Examples:"), "{out}");
@@ -158,29 +165,83 @@ fn version_and_help_are_answers() {
 fn every_example_of_the_help_works() {
     let directory = Directory::new();
     directory.file("eventmq.conf", "[global]\nhwm = 5\n");
+    directory.file("jobs.jsonl", "{\"job\": \"shop.index.update\", \"args\": [1]}\n");
     let binaries = Path::new(BINARY).parent().unwrap();
     let path = format!("{}:{}", binaries.display(), env::var("PATH").unwrap());
     let broker = Running::start(&[]);
     let ask_it = format!("emq cli --addr {}", broker.address("admin"));
+    work_for(broker.address("workers"));
     let mut tried = 0;
-    for arguments in [&["--help"][..], &["router", "--help"], &["config", "--help"], &["cli", "--help"]] {
+    // The last example of the last of them ends the broker.
+    let commands = [
+        "",
+        "router",
+        "jobmanager",
+        "worker",
+        "config",
+        "submit",
+        "schedule",
+        "unschedule",
+        "publish",
+        "subscribe",
+        "top",
+        "cli",
+    ];
+    for command in commands {
+        let arguments: Vec<_> = [command, "--help"].into_iter().filter(|word| !word.is_empty()).collect();
+        let arguments = &arguments[..];
         let help = text(&run(arguments).stdout);
         let (_, examples) = help.split_once("Examples:\n").unwrap();
         for line in examples.lines().take_while(|line| !line.is_empty()) {
             // Behind two blanks stands what the example is for.
             let example = line.trim().split("  ").next().unwrap();
-            let runs_a_broker = example.contains("emq router") && !example.contains("--help");
-            let check = if runs_a_broker && !example.contains("--check") { " --check" } else { "" };
+            let runs = |program: &&str| example.contains(*program) && !example.contains("--help");
+            let runs_on = ["emq router", "emq jobmanager", "emq worker"].iter().any(runs);
+            let check = if runs_on && !example.contains("--check") { " --check" } else { "" };
             let example = example.replace(" --addr tcp://10.0.0.5:47293", "").replace("emq cli", &ask_it);
+            // What needs more than a broker and a worker is at least understood.
+            let last = example.rsplit("| ").next().unwrap();
+            let needs_more = ["schedule", "unschedule", "publish", "subscribe", "top", "mdp"];
+            let understood = needs_more.iter().any(|word| last.starts_with(&format!("emq {word}")));
+            let example = if understood { format!("{last} --help") } else { example };
+            let example = if example.starts_with("emq demo") { "emq demo --seconds 0.01".to_owned() } else { example };
             let mut command = without_settings(Command::new("sh"));
             command.args(["-fc", &format!("{example}{check}")]).current_dir(&directory.0);
+            command.env("EMQ_BROKER_ADDR", broker.address("clients").to_string());
             let output = command.env("PATH", &path).output().unwrap();
             assert!(output.status.success(), "{example}: {}", text(&output.stderr));
             tried += 1;
         }
     }
-    assert!(tried >= 18, "{tried} examples found");
+    assert!(tried >= 45, "{tried} examples found");
     assert_eq!(broker.end(), 0, "the last example stops the broker");
+}
+
+/// A worker that returns null for every job, until the broker says goodbye.
+fn work_for(broker: Endpoint) {
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut worker = Dealer::builder().build();
+            worker.connect(&broker).unwrap();
+            let send = |frames: &[&[u8]]| Message::from_frames([b"", &b"eMQP/1.0"[..]].iter().chain(frames));
+            worker.send(send(&[b"INFORM", b"1", b"[[10, \"default\"], [10, \"email\"]]", b"worker"])).await.unwrap();
+            worker.send(send(&[b"READY", b"2"])).await.unwrap();
+            loop {
+                let message = worker.recv().await.unwrap();
+                let frame = |index| message.frame(index).unwrap_or_default();
+                match frame(2) {
+                    b"REQUEST" => {
+                        worker.send(send(&[b"REPLY", b"3", b"{\"value\": null}", frame(3)])).await.unwrap();
+                        worker.send(send(&[b"READY", b"4"])).await.unwrap();
+                    }
+                    b"HEARTBEAT" => worker.send(send(&[b"HEARTBEAT", b"5", b"1"])).await.unwrap(),
+                    b"KBYE" => return,
+                    _ => {}
+                }
+            }
+        });
+    });
 }
 
 #[test]
@@ -195,6 +256,15 @@ fn wrong_usage_is_exit_code_2_with_a_suggestion() {
         (&["router", "--frontend", "127.0.0.1:1"], "flag --frontend: frontend_addr = \"127.0.0.1:1\" is not a usable"),
         (&["router", "--frontend", "tcp://a:1", "--set", "frontend_addr=tcp://a:1"], "give one of them"),
         (&["router", "-C", "/nonexistent/eventmq.conf"], "cannot read /nonexistent/eventmq.conf, named by -C/--config"),
+        (&["submit", "mark"], "\"mark\" names no callable: expected package.module.callable"),
+        (&["submit", "m.f", "--args", "{}"], "expected a JSON array such as '[1, \"two\"]'"),
+        (&["submit", "m.f", "--wait", "--no-confirm"], "cannot be used with '--no-confirm'"),
+        (&["submit", "-", "--id", "x"], "--id is for a single job; a line of input has a key id"),
+        (&["schedule", "m.f"], "<--every <SECONDS>|--cron <EXPRESSION>>"),
+        (&["schedule", "m.f", "--every", "0"], "'--every <SECONDS>'"),
+        (&["cli", "--addr", "localhost:1", "status"], "'--addr [<ADDRESS>]'"),
+        (&["top"], "emq top needs a terminal"),
+        (&["top", "--interval", "0.01"], "expected at least 0.1"),
         (&[], "Usage: emq <COMMAND>"),
     ] {
         let (code, out, err) = outcome(run(arguments));
@@ -262,6 +332,42 @@ fn called_as_emq_router_it_is_the_router() {
         let output = emq(&["--check"]).args(arguments).arg0("emq-router").output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     }
+}
+
+#[test]
+fn the_job_managers_flags_are_pythons() {
+    let output = emq(&["-B", "tcp://10.0.0.1:5", "-Q", "email", "sms", "-J", "7", "-n", "one", "--check"])
+        .arg0("emq-jobmanager")
+        .env("EVENTMQ_DEFAULT_QUEUE_WEIGHT", "15")
+        .output()
+        .unwrap();
+    let (code, out, err) = outcome(output);
+    assert_eq!((code, err.as_str()), (0, ""));
+    for (key, value, origin) in [
+        ("worker_addr", "tcp://10.0.0.1:5", "flag --broker-addr"),
+        ("queues", r#"[[15, "email"], [15, "sms"]]"#, "flag --queues"),
+        ("concurrent_jobs", "7", "flag --jobs"),
+    ] {
+        let line = out.lines().find(|line| line.starts_with(key)).unwrap();
+        assert!(line.contains(value) && line.ends_with(origin), "{line}");
+    }
+    for arguments in [&["-B"][..], &["-C"], &["-J"]] {
+        let output = emq(&["--check"]).args(arguments).arg0("emq-jobmanager").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "without a value: {}", text(&output.stderr));
+    }
+    for (arguments, part) in [
+        (&["jobmanager", "-J", "0"][..], "flag --jobs: concurrent_jobs = \"0\" is out of range: expected 1 to"),
+        (&["jobmanager", "-Q", "a", "--set", "queues=[]"], "queues is set by"),
+        (&["worker"], "--exec <NAME=PROGRAM>"),
+        (&["worker", "--exec", "x"], "expected NAME=PROGRAM"),
+        (&["worker", "--exec", "x=y", "-Q", "b:a"], "expected WEIGHT:QUEUE"),
+    ] {
+        let (code, out, err) = outcome(run(arguments));
+        assert_eq!((code, out.as_str()), (2, ""), "{arguments:?}");
+        assert!(err.contains(part), "{arguments:?}: {err}");
+    }
+    let (code, _, err) = outcome(run(&["jobmanager", "--python", "/nowhere/python3"]));
+    assert!(code == 1 && err.contains("cannot run the Python interpreter /nowhere/python3"), "{err}");
 }
 
 #[test]
@@ -367,4 +473,45 @@ fn closed_pipe() -> ChildStderr {
     let stderr = child.stderr.take().unwrap();
     child.wait().unwrap();
     stderr
+}
+
+#[test]
+fn mdp_help_is_complete_and_wrong_use_is_told() {
+    for arguments in
+        [&["mdp", "--help"][..], &["mdp", "broker", "--help"], &["mdp", "worker", "-h"], &["mdp", "client", "-h"]]
+    {
+        let (code, out, err) = outcome(run(arguments));
+        assert_eq!((code, err.as_str()), (0, ""), "{arguments:?}");
+        assert!(out.contains("Examples:"), "{out}");
+        assert!(out.lines().all(|line| line.chars().count() <= 100), "{out}");
+    }
+    for (arguments, said) in [
+        (&["mdp", "worker", ""][..], "a service name needs at least one byte"),
+        (&["mdp", "client", "echo", "x", "--pipeline"], "--count"),
+        (&["mdp", "broker", "--heartbeat", "0"], "more than 0 seconds"),
+        (&["mdp", "client", "echo", "x", "--mdp", "0.3"], "0.1, 0.2"),
+    ] {
+        let (code, out, err) = outcome(run(arguments));
+        assert_eq!((code, out.as_str()), (2, ""), "{arguments:?}");
+        assert!(err.contains(said), "{err}");
+    }
+}
+
+#[test]
+fn an_mdp_request_goes_through_our_own_broker_and_worker() {
+    let start = |arguments: &[&str]| emq(arguments).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut broker = start(&["mdp", "broker", "--bind", "tcp://127.0.0.1:0", "--json"]);
+    let mut line = String::new();
+    BufReader::new(broker.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.split("endpoint\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let worker = start(&["mdp", "worker", "upper", "--addr", &address, "--json", "--exec", "tr", "a-z", "A-Z"]);
+    let (code, out, err) = outcome(run(&["mdp", "client", "upper", "hello", "--addr", &address, "--attempts", "10"]));
+    assert_eq!((code, out.as_str(), err.as_str()), (0, "HELLO\n", ""));
+    for (child, said) in [(worker, "{\"failed\":0,\"served\":1}\n"), (broker, "\"replies\":1,")] {
+        let status = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+        assert!(status.success());
+        let (code, out, _) = outcome(child.wait_with_output().unwrap());
+        assert_eq!(code, 0);
+        assert!(out.contains(said), "{out}");
+    }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use eventmq::broker::{JobTracking, Roles, UnknownQueue};
 use eventmq::conf::{
-    ConfError, FlagValue, Flags, Ini, Loaded, LogLevel, Machine, Notice, Origin, Percent, Program, Python, RouterConf,
-    Urgency, Variables, find, nearest, settings,
+    ConfError, FlagValue, Flags, Ini, JobManagerConf, Loaded, LogLevel, Machine, Notice, Origin, Percent, Program,
+    Python, RouterConf, Urgency, Variables, find, nearest, settings,
 };
 use serde_json::Value;
 
@@ -148,6 +148,52 @@ fn every_setting_of_the_broker_changes_what_it_is_told() {
     let mut tested: Vec<_> = other.iter().map(|(key, _)| *key).collect();
     let mut matter: Vec<_> =
         settings::TABLE.iter().filter(|setting| setting.matters_to(Program::Router)).map(|s| s.name).collect();
+    tested.sort_unstable();
+    matter.sort_unstable();
+    assert_eq!(tested, matter);
+}
+
+#[test]
+fn every_setting_of_the_job_manager_changes_what_it_is_told() {
+    let other = [
+        ("worker_addr", "tcp://127.0.0.1:1"),
+        ("worker_addr_default", "tcp://127.0.0.1:2"),
+        ("worker_addr_failover", "tcp://127.0.0.1:3"),
+        ("default_queue_weight", "-1"),
+        ("queues", "[[1, \"a\"], [2, \"b\"]]"),
+        ("global_timeout", "9"),
+        ("disable_heartbeats", "true"),
+        ("heartbeat_interval", "1.5"),
+        ("heartbeat_timeout", "4"),
+        ("heartbeat_liveness", "1"),
+        ("reconnect_timeout", "1"),
+        ("max_frame_size", "1 MiB"),
+        ("max_message_size", "1 MiB"),
+        ("super_debug", "true"),
+        ("hide_heartbeat_logs", "false"),
+        ("log_level", "error"),
+        ("log_format", "json"),
+        ("concurrent_jobs", "9"),
+        ("max_job_count", "9"),
+        ("kill_grace_period", "9"),
+        ("subprocess_setup_func", "a.b"),
+        ("job_entry_func", "a.b"),
+        ("job_exit_func", "a.b"),
+        ("setup_path", "a"),
+        ("setup_callable", "b"),
+        ("python", "python3.12"),
+        ("allowed_callables", "a.b, c.*"),
+        ("max_result_size", "1 MiB"),
+        ("terminate_grace", "2"),
+    ];
+    let usual = JobManagerConf::load(&flags(None, &[]), &variables(&[])).unwrap().conf;
+    let told = |pair| JobManagerConf::load(&flags(None, &[pair]), &variables(&[])).unwrap().conf;
+    for pair in other {
+        assert_ne!(told(pair), usual, "{}", pair.0);
+    }
+    let mut tested: Vec<_> = other.iter().map(|(key, _)| *key).collect();
+    let mut matter: Vec<_> =
+        settings::TABLE.iter().filter(|setting| setting.matters_to(Program::JobManager)).map(|s| s.name).collect();
     tested.sort_unstable();
     matter.sort_unstable();
     assert_eq!(tested, matter);

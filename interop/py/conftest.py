@@ -23,6 +23,14 @@ def pytest_report_header() -> list[str]:
     return [f"broker: {os.environ.get('EMQ_BIN')}", f"zmtp peer: {os.environ.get('ZMTP_PEER_BIN')}"]
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """How much of the matrix against libzmq was run and passed."""
+    from test_matrix import ALL, PASSED
+
+    if passed := config.stash.get(PASSED, None):
+        terminalreporter.write_line(f"matrix against libzmq: {len(passed)} of {ALL} cases passed")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[pytest.TestReport]:
     """Shows the end of every program's output beside a failure."""

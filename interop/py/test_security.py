@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -11,13 +10,13 @@ import zmq
 from zmq.utils import z85
 from zmq.utils.monitor import recv_monitor_message
 
+from mechanisms import CLIENT, OTHER, SIDES, THEIR_SERVER, Zap, curve_client, curve_server, their_client
 from raw import Raw
-from test_zmtp import payloads
+from test_zmtp import MIB, payloads
 from waits import SOON, until
 from zmtp_peer import link, send_when_known, shown
 
 OURS, THEIRS = b"our-peer", b"libzmq-peer"
-SERVER, CLIENT, OTHER = zmq.curve_keypair(), zmq.curve_keypair(), zmq.curve_keypair()
 MS = 1000
 PAIRS = [("router", "DEALER"), ("router", "ROUTER"), ("dealer", "DEALER"), ("dealer", "ROUTER")]
 
@@ -43,32 +42,6 @@ def libzmq(context: zmq.Context, stack: ExitStack) -> Callable[..., zmq.Socket]:
     return make
 
 
-class Zap:
-    """Answers every request with one status and keeps what was asked."""
-
-    def __init__(self, context: zmq.Context, stack: ExitStack, status: bytes) -> None:
-        self.requests: list[list[bytes]] = []
-        self._status = status
-        self._stop = threading.Event()
-        self._handle = context.socket(zmq.REP)
-        self._handle.bind("inproc://zeromq.zap.01")
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-        stack.callback(self.close)
-
-    def _serve(self) -> None:
-        with self._handle as handle:
-            while not self._stop.is_set():
-                if handle.poll(20):
-                    request = handle.recv_multipart()
-                    self.requests.append(request)
-                    handle.send_multipart([b"1.0", request[1], self._status, b"", b"user", b""])
-
-    def close(self) -> None:
-        self._stop.set()
-        self._thread.join()
-
-
 class Events:
     """What the monitor of a libzmq socket tells."""
 
@@ -87,32 +60,6 @@ class Events:
         self._monitor.close(linger=0)
 
 
-def curve_client(secret: tuple[bytes, bytes] = CLIENT, server: bytes = SERVER[0]) -> dict[str, str]:
-    """Options of our client."""
-    return {"curve_secret": secret[1].decode(), "curve_server_key": server.decode()}
-
-
-def curve_server(accept: bytes = b"any") -> dict[str, str]:
-    """Options of our server."""
-    return {"curve_secret": SERVER[1].decode(), "curve_accept": accept.decode()}
-
-
-def their_client(server: bytes = SERVER[0]) -> dict[str, object]:
-    return {"curve_serverkey": server, "curve_publickey": CLIENT[0], "curve_secretkey": CLIENT[1]}
-
-
-THEIR_SERVER = {"curve_server": 1, "curve_secretkey": SERVER[1]}
-
-#: Mechanism and role of ours: options of ours, options of theirs.
-SIDES = {
-    "plain-client": ({"plain_user": b"admin", "plain_password": b"secret"}, {"plain_server": 1}),
-    "plain-server": ({"plain_accept": "61646d696e:736563726574"}, {"plain_username": b"admin", "plain_password": b"secret"}),
-    "curve-client": (curve_client(), THEIR_SERVER),
-    "curve-server": (curve_server(), their_client()),
-    "curve-server-known": (curve_server(CLIENT[0] + b"," + OTHER[0]), their_client()),
-}
-
-
 @pytest.mark.parametrize("who_binds", ["we-bind", "libzmq-binds"])
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
 @pytest.mark.parametrize("side", SIDES)
@@ -125,7 +72,7 @@ def test_b17_messages_of_every_size_both_ways(peer, context, libzmq, stack, side
     if ours == "router":
         us.command("until-known", THEIRS.hex(), 5000)
     to_them = [THEIRS] if ours == "router" else []
-    for frames in payloads():
+    for frames in payloads(2 * MIB):
         us.send(*to_them, *frames)
         got = them.recv_multipart()
         assert got == ([OURS, *frames] if theirs == "ROUTER" else frames)
@@ -142,14 +89,14 @@ def test_b17_messages_of_every_size_both_ways(peer, context, libzmq, stack, side
 @pytest.mark.parametrize("side", ["plain-server", "curve-client", "curve-server"])
 def test_b17_heartbeats_under_a_mechanism(peer, libzmq, side, who):
     our_options, their_options = SIDES[side]
-    us = peer("router", **our_options, **({"heartbeat": 50} if who == "we" else {}))
+    us = peer("router", **our_options, **({"heartbeat": 50, "heartbeat_timeout": 600} if who == "we" else {}))
     them = libzmq("DEALER", routing_id=THEIRS, **their_options)
     if who == "libzmq":
-        them.heartbeat_ivl, them.heartbeat_timeout, them.heartbeat_ttl = 50, 250, 300
+        them.heartbeat_ivl, them.heartbeat_timeout, them.heartbeat_ttl = 50, 600, 600
     link(us, them, "we-bind")
     us.command("until-known", THEIRS.hex(), 5000)
     # Idle for several timeouts: whoever missed an answer would have hung up.
-    assert us.receive(1.5) is None
+    assert us.receive(2) is None
     us.send(THEIRS, b"still there")
     assert them.recv_multipart() == [b"still there"]
     assert "disconnected" not in us.events()

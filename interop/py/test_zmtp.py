@@ -21,7 +21,8 @@ SIZES = [0, 1, 254, 255, 256, 8191, 8192, MIB]
 OURS, THEIRS = b"our-peer", b"libzmq-peer"
 
 
-def payloads() -> Iterator[list[bytes]]:
+def payloads(largest: int = 64 * MIB) -> Iterator[list[bytes]]:
+    """Messages where encodings change, and then one frame of `largest` bytes."""
     for size in SIZES:
         yield [Pattern.of(size, size % 251)]
     yield [b"", b"", b""]
@@ -29,7 +30,7 @@ def payloads() -> Iterator[list[bytes]]:
     yield [b"%d" % number for number in range(300)]
     yield [bytes([number]) * number for number in range(256)]
     yield [Pattern.of(MIB), b"", Pattern.of(8192), b"end"]
-    yield [Pattern.of(64 * MIB, 7)]
+    yield [Pattern.of(largest, 7)]
 
 
 class Libzmq:

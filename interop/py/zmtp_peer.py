@@ -7,6 +7,7 @@ import queue
 import subprocess
 import threading
 import zlib
+from functools import cached_property
 
 import zmq
 
@@ -22,11 +23,19 @@ class Pattern(bytes):
 
     start: int
 
+    @cached_property
+    def summary(self) -> str:
+        return summary(self)
+
     @classmethod
     def of(cls, length: int, start: int = 0) -> Pattern:
         made = cls((BLOCK * (length // 256 + 2))[start : start + length])
         made.start = start
         return made
+
+
+def summary(frame: bytes) -> str:
+    return f"#{len(frame)}:{zlib.adler32(frame)}"
 
 
 def written(frame: bytes) -> str:
@@ -38,8 +47,10 @@ def written(frame: bytes) -> str:
 
 def shown(frame: bytes) -> str:
     """How the peer shows a frame that it received."""
+    if isinstance(frame, Pattern) and len(frame) > IN_FULL:
+        return frame.summary
     if len(frame) > IN_FULL:
-        return f"#{len(frame)}:{zlib.adler32(frame)}"
+        return summary(frame)
     return frame.hex() or "-"
 
 
@@ -50,10 +61,13 @@ class PeerError(Exception):
 class ZmtpPeer:
     """One socket of the `zmtp` crate in a process of its own."""
 
-    def __init__(self, kind: str, **options: int | bytes) -> None:
-        binary = os.environ.get("ZMTP_PEER_BIN")
+    #: The environment variable that names the program.
+    PROGRAM = "ZMTP_PEER_BIN"
+
+    def __init__(self, kind: str, **options: int | str | bytes) -> None:
+        binary = os.environ.get(self.PROGRAM)
         if not binary:
-            raise RuntimeError("ZMTP_PEER_BIN is not set; run the suite with: cargo test -p interop --test python")
+            raise RuntimeError(f"{self.PROGRAM} is not set; run the suite with: cargo test -p interop --test python")
         self.process = subprocess.Popen(
             [binary], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
@@ -129,6 +143,12 @@ class ZmtpPeer:
                 self.kill()
                 raise
             assert code == 0, f"zmtp-peer ended with {code}"
+
+
+class ZeromqPeer(ZmtpPeer):
+    """One socket of the Rust crate `zeromq` in a process of its own (interop/bench/crates/src/bin/peer-zeromq.rs)."""
+
+    PROGRAM = "ZEROMQ_PEER_BIN"
 
 
 def link(ours: ZmtpPeer, theirs: zmq.Socket, who_binds: str) -> None:

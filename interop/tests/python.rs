@@ -78,6 +78,10 @@ fn run(selection: &Selection) -> Result<u8, String> {
         Some(path) => PathBuf::from(path),
         None => build_emq()?,
     };
+    let zeromq = match env::var_os("ZEROMQ_PEER_BIN") {
+        Some(path) => PathBuf::from(path),
+        None => build_zeromq_peer(&home)?,
+    };
     let python = environment(&home)?;
     let status = Command::new(&python)
         .current_dir(home.join("py"))
@@ -85,6 +89,7 @@ fn run(selection: &Selection) -> Result<u8, String> {
         .args(&selection.pytest)
         .env("EMQ_BIN", &emq)
         .env("ZMTP_PEER_BIN", ZMTP_PEER)
+        .env("ZEROMQ_PEER_BIN", &zeromq)
         .stdin(Stdio::null())
         .status()
         .map_err(|error| format!("{}: {error}", python.display()))?;
@@ -97,16 +102,29 @@ fn run(selection: &Selection) -> Result<u8, String> {
 
 /// Builds the broker beside this test's own programs and says where it is.
 fn build_emq() -> Result<PathBuf, String> {
+    build("emq", &["--package", "eventmq"], None)
+}
+
+/// Builds the peer made of the crate `zeromq`, which is of a workspace of its own.
+fn build_zeromq_peer(home: &Path) -> Result<PathBuf, String> {
+    let features = ["--locked", "--no-default-features", "--features", "zeromq"];
+    build("peer-zeromq", &features, Some(&home.join("bench/crates/Cargo.toml")))
+}
+
+fn build(program: &str, arguments: &[&str], manifest: Option<&Path>) -> Result<PathBuf, String> {
     let profile_dir = Path::new(ZMTP_PEER).parent().ok_or("no directory of programs")?;
     let target_dir = profile_dir.parent().ok_or("no target directory")?;
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--quiet", "--package", "eventmq", "--bin", "emq", "--target-dir"]).arg(target_dir);
+    command.args(["build", "--quiet", "--bin", program]).args(arguments).arg("--target-dir").arg(target_dir);
+    if let Some(manifest) = manifest {
+        command.arg("--manifest-path").arg(manifest);
+    }
     if profile_dir.file_name().is_some_and(|name| name == "release") {
         command.arg("--release");
     }
-    checked(&mut command, "cargo build --bin emq")?;
-    Ok(profile_dir.join(format!("emq{}", env::consts::EXE_SUFFIX)))
+    checked(&mut command, &format!("cargo build --bin {program}"))?;
+    Ok(profile_dir.join(format!("{program}{}", env::consts::EXE_SUFFIX)))
 }
 
 /// The suite's own Python, made anew when what it is made from has changed.

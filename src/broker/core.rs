@@ -9,14 +9,13 @@ use super::counters::Counters;
 use super::dead::DeadJobs;
 use super::jobs::Jobs;
 use super::queues::Queues;
-use super::refusals::Refusals;
 use super::schedulers::Schedulers;
 use super::shutdown::Phase;
-use super::tally::Recent;
-use super::timers::{Timer, Timers};
+use super::timers::Timer;
 use super::workers::Workers;
 use super::{BrokerConfig, Effect, Input, SocketId};
 use crate::clock::Now;
+use crate::dispatch::{Recent, Refusals, Stall, Timers};
 use crate::emqp::{Command, CommandName, Envelope, MsgIds, PeerKind, Reply, legible_msgid};
 use crate::emqp::{JobError, JobErrorKind, MsgId};
 use crate::store::StoreSeq;
@@ -30,8 +29,7 @@ pub struct Broker {
     pub(super) config: BrokerConfig,
     pub(super) sockets: Sockets,
     pub(super) started: Instant,
-    /// The last step.
-    pub(super) stepped: Instant,
+    pub(super) stall: Stall,
     pub(super) ids: MsgIds,
     pub(super) queues: Queues,
     pub(super) workers: Workers,
@@ -39,7 +37,7 @@ pub struct Broker {
     pub(super) dead: DeadJobs,
     pub(super) schedulers: Schedulers,
     pub(super) noted: Recent<RoutingId, Noted>,
-    pub(super) timers: Timers,
+    pub(super) timers: Timers<Timer>,
     pub(super) counters: Counters,
     pub(super) refusals: Refusals,
     pub(super) phase: Phase,
@@ -89,7 +87,7 @@ impl Broker {
         Self {
             sockets: Sockets::new(&config),
             started: now.mono,
-            stepped: now.mono,
+            stall: Stall::new(now.mono),
             ids: MsgIds::new(seed),
             queues: Queues::new(&config.default_queue),
             workers: Workers::new(),

@@ -3,6 +3,7 @@
 use zmtp::{Message, RoutingId};
 
 use super::BrokerConfig;
+use crate::dispatch::{DownReason, Why};
 use crate::store::StoreSeq;
 
 /// One of the broker's sockets: an index into [`BrokerConfig::sockets`].
@@ -57,22 +58,4 @@ pub enum Input {
     Reconfigure(Box<BrokerConfig>),
     /// Stop taking work, let what runs finish within the grace period, then stop.
     Shutdown,
-}
-
-/// How a connection ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DownReason {
-    /// Closed by the peer, reset, or replaced: the peer may well come back at once.
-    Closed,
-    /// The peer stopped answering ZMTP heartbeats: it has been silent for a while already.
-    Silent,
-}
-
-/// Why a message was not queued for a peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Why {
-    /// The peer's queue is at its high-water mark; the peer is there.
-    Full,
-    /// No connection holds that routing id.
-    Gone,
 }

@@ -215,16 +215,8 @@ impl Broker {
     /// If the broker itself was stopped for long, what its peers said meanwhile is still unread: nobody is silent yet.
     pub(super) fn forgive_own_stall(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now.mono;
-        let before = std::mem::replace(&mut self.stepped, now);
-        if now == before {
-            return;
-        }
-        let Some(due) = self.timers.next() else { return };
-        if now.saturating_duration_since(due) <= self.config.heartbeat_timeout {
-            return;
-        }
-        // It may have stopped right after its last step: what became due first since then must not count either.
-        let stall = now.saturating_duration_since(before);
+        let tolerance = self.config.heartbeat_timeout;
+        let Some(stall) = self.stall.note(now, || self.timers.next(), tolerance) else { return };
         warn!(seconds = stall.as_secs(), "the broker was stopped for a while, its peers get their time again");
         let keys: Vec<_> = self.workers.iter().map(|(key, _)| key).collect();
         for key in keys {

@@ -4,7 +4,7 @@
 //! out the [`Effect`]s in their order, and steps an [`Input::Tick`] no later than [`Broker::deadline`].
 //!
 //! Its parts keep their own invariants: `workers` and `queues` know who can take a job, `slots` what a READY means,
-//! `jobs` and `waiting` where each job is, `timers` what is due. `core` takes inputs apart; `requests`, `replies`,
+//! `jobs` where each job is, `timers` what is due. `core` takes inputs apart; `requests`, `replies`,
 //! `peers`, `liveness`, `dispatch`, `losses`, `admin` and `shutdown` say what follows from each.
 
 mod admin;
@@ -21,7 +21,6 @@ mod liveness;
 mod losses;
 mod peers;
 mod queues;
-mod refusals;
 mod replies;
 mod report;
 mod requests;
@@ -32,7 +31,6 @@ mod slots;
 mod snapshot;
 mod tally;
 mod timers;
-mod waiting;
 mod workers;
 
 pub use self::core::Broker;
@@ -41,9 +39,11 @@ pub use counters::Counters;
 pub use dead::DeadReason;
 pub use effect::Effect;
 pub use gate::Gate;
-pub use input::{DownReason, Input, SocketId, Why};
+pub use input::{Input, SocketId};
 pub use server::{Server, ServerConf, ServerError, ServerHandle, WireConf};
 pub use snapshot::{DeadView, JobPlace, JobView, SchedulerView, Snapshot, WorkerState, WorkerView};
+
+pub use crate::dispatch::{DownReason, Why};
 
 #[cfg(test)]
 mod tests;

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
 
+use super::jobs::JobKey;
 use super::tally::Tally;
-use super::waiting::Waiting;
 use super::workers::WorkerKey;
+use crate::dispatch::Waiting;
 use crate::emqp::{QueueName, QueueWeight};
 
 /// Counts of queues that are gone, kept.
@@ -40,7 +41,7 @@ pub(super) struct Candidate {
 #[derive(Debug)]
 pub(super) struct Queue {
     pub name: QueueName,
-    pub waiting: Waiting,
+    pub waiting: Waiting<JobKey>,
     /// Exactly the workers of this queue that can take a job now, or could if they were not silent.
     pub candidates: BTreeSet<Candidate>,
     /// Registered workers that are not leaving.

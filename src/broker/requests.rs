@@ -6,11 +6,10 @@ use zmtp::{Message, RoutingId};
 use super::core::{Broker, Turn};
 use super::jobs::{Job, Jobs, Place};
 use super::queues::QueueKey;
-use super::refusals::RefusalLog;
 use super::shutdown::Phase;
 use super::timers::Timer;
-use super::waiting::Edit;
 use super::{JobTracking, UnknownQueue};
+use crate::dispatch::{Edit, RefusalLog};
 use crate::emqp::{Command, JobErrorKind, JobHeaders, MsgId, REQUEST_HEADERS_FRAME, Reply, Request, Schedule};
 
 impl Broker {

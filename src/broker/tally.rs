@@ -1,9 +1,6 @@
-//! Small memories with a bound: counts of what is gone, and who was seen before.
+//! A small memory with a bound: counts of what is gone.
 
 use std::collections::VecDeque;
-use std::hash::Hash;
-
-use hashbrown::HashMap;
 
 /// Last counts of queues or workers that are gone: the latest few.
 #[derive(Debug)]
@@ -41,41 +38,6 @@ impl<K: PartialEq> Tally<K> {
     }
 }
 
-/// The latest few of many: what was said about whom.
-#[derive(Debug)]
-pub(super) struct Recent<K, V> {
-    limit: usize,
-    order: VecDeque<K>,
-    known: HashMap<K, V>,
-}
-
-impl<K: Clone + Eq + Hash, V: Default> Recent<K, V> {
-    /// A memory for this many.
-    pub fn new(limit: usize) -> Self {
-        Self { limit, order: VecDeque::new(), known: HashMap::new() }
-    }
-
-    /// What is remembered of `key`; a new one takes the place of the oldest.
-    pub fn entry(&mut self, key: &K) -> &mut V {
-        if !self.known.contains_key(key) {
-            if self.order.len() == self.limit
-                && let Some(oldest) = self.order.pop_front()
-            {
-                self.known.remove(&oldest);
-            }
-            self.order.push_back(key.clone());
-        }
-        self.known.entry(key.clone()).or_default()
-    }
-
-    /// Forgets one.
-    pub fn forget(&mut self, key: &K) {
-        if self.known.remove(key).is_some() {
-            self.order.retain(|other| other != key);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,19 +50,5 @@ mod tests {
         }
         assert_eq!(tally.iter().copied().collect::<Vec<_>>(), [("c", 3), ("d", 4)]);
         assert_eq!((tally.take(&"c"), tally.take(&"c"), tally.take(&"a")), (3, 0, 0));
-    }
-
-    #[test]
-    fn recent_is_bounded_and_forgets() {
-        let mut recent: Recent<u32, bool> = Recent::new(3);
-        for n in 0..100 {
-            *recent.entry(&n) = true;
-        }
-        assert_eq!((recent.known.len(), recent.order.len()), (3, 3));
-        assert!(*recent.entry(&99));
-        recent.forget(&99);
-        assert!(!*recent.entry(&99));
-        assert!(!*recent.entry(&1));
-        assert_eq!((recent.known.len(), recent.order.len()), (3, 3));
     }
 }

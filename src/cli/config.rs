@@ -6,11 +6,14 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::{CliError, SettingFlags, print, print_notices};
-use crate::conf::{Effective, Loaded, Machine, Origin, RouterConf, Urgency, process_variables};
+use crate::conf::{
+    Effective, JobManagerConf, Loaded, Machine, Origin, Program, RouterConf, Urgency, process_variables,
+};
 
 const EXAMPLES: &str = "\
 Examples:
   emq config router                             what emq router would run with
+  emq config jobmanager                         the same for the job manager
   emq config router -C eventmq.conf --json      the same for another file, for programs
   EVENTMQ_HWM=20000 emq config router           see what a variable changes";
 
@@ -36,13 +39,22 @@ pub(super) struct Args {
 enum Shown {
     /// The broker
     Router,
+    /// The job manager
+    #[value(name = "jobmanager")]
+    JobManager,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
-    let Shown::Router = args.program;
-    let loaded = RouterConf::load(&args.settings.flags()?, &process_variables(), &Machine::read())?;
+    let (flags, variables) = (args.settings.flags()?, process_variables());
+    match args.program {
+        Shown::Router => show(args, Program::Router, &RouterConf::load(&flags, &variables, &Machine::read())?),
+        Shown::JobManager => show(args, Program::JobManager, &JobManagerConf::load(&flags, &variables)?),
+    }
+}
+
+fn show<C>(args: &Args, program: Program, loaded: &Loaded<C>) -> Result<ExitCode, CliError> {
     if args.json {
-        print(&json(&loaded))?;
+        print(&json(program, loaded))?;
     } else {
         print_notices(&loaded.notices);
         print(&table(&loaded.effective))?;
@@ -88,7 +100,7 @@ struct NoticeReport {
     text: String,
 }
 
-fn json(loaded: &Loaded) -> String {
+fn json<C>(program: Program, loaded: &Loaded<C>) -> String {
     let settings = loaded.effective.iter().map(|row| SettingReport {
         key: row.setting.name,
         value: &row.value,
@@ -109,7 +121,7 @@ fn json(loaded: &Loaded) -> String {
         },
         text: notice.to_string(),
     });
-    let report = Report { program: "router", settings: settings.collect(), notices: notices.collect() };
+    let report = Report { program: program.section(), settings: settings.collect(), notices: notices.collect() };
     // Only a map with keys that are not text could fail here.
     let text = serde_json::to_string_pretty(&report).unwrap_or_default();
     format!("{text}\n")

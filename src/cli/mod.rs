@@ -1,24 +1,44 @@
 //! The command line of `emq`: one file per subcommand, each of flags, one call into the library, and printing.
 
+mod answer;
+mod call;
 mod config;
+mod daemon;
+mod demo;
+mod jobmanager;
 mod logging;
+mod mdp;
+mod publish;
 mod router;
+mod schedule;
 mod shell;
+mod state;
+mod submit;
+mod subscribe;
+mod table;
+mod top;
+mod unschedule;
+mod worker;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use thiserror::Error;
-use zmtp::BindError;
+use zmtp::{BindError, Endpoint, SubscribeError};
 
+pub use self::mdp::MdpError;
 pub use logging::{FILTER_VARIABLE, HEARTBEAT_TARGET, Logging, LoggingError};
 
 use crate::admin::AdminError;
 use crate::broker::ServerError;
+use crate::client::{CallError, ClientError, PublishError};
 use crate::conf::{ConfError, FlagValue, Flags, Kind, Notice, Program, Urgency, settings};
+use crate::jobmanager::JobManagerError;
+use crate::worker::WorkerError;
 
 const ABOUT: &str = "EventMQ job broker";
 
@@ -31,13 +51,19 @@ Exit codes:
 
 const EXAMPLES: &str = "\
 Examples:
+  emq demo                           see broker, worker and client at work for a few seconds
   emq router                         run the broker with /etc/eventmq.conf, if it exists
   emq router -C eventmq.conf         run it with another conf file
+  emq jobmanager                     run Python jobs for it
+  emq worker --exec resize=./resize  run a program for each job of a name
   emq config router                  show every setting in force and where it comes from
+  emq submit shop.tax.total --wait   have a job done and print what it returns
   emq cli status                     ask a running broker how it is
+  emq top                            watch its queues and workers
+  emq mdp broker                     run a Majordomo broker (MDP/0.1 and 0.2)
   emq router --help                  all flags and settings
 
-Called as emq-router (a link to this program) it is emq router.";
+Called as emq-router (a link to this program) it is emq router, and so for the others.";
 
 /// EventMQ: jobs from clients to workers over ZeroMQ's protocol.
 #[derive(Debug, Parser)]
@@ -50,10 +76,21 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(demo::Args),
     Router(router::Args),
-    Config(config::Args),
+    Submit(submit::Args),
+    Schedule(schedule::Args),
+    Unschedule(unschedule::Args),
+    Publish(publish::Args),
+    Subscribe(subscribe::Args),
+    #[command(name = "jobmanager")]
+    JobManager(jobmanager::Args),
+    Worker(worker::Args),
     #[command(name = "cli")]
     Shell(shell::Args),
+    Top(top::Args),
+    Config(config::Args),
+    Mdp(mdp::Args),
 }
 
 /// Why the program ends before its time.
@@ -89,11 +126,67 @@ pub enum CliError {
     /// A broker did not answer.
     #[error(transparent)]
     Admin(#[from] AdminError),
+    /// There is no way to a broker.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// Arguments that do not go together.
+    #[error("{0}")]
+    Usage(&'static str),
+    /// A job that should have returned did not.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The demo did not do what it shows.
+    #[error("this should not happen: {0}")]
+    Demo(String),
+    /// Standard input cannot be read.
+    #[error("cannot read standard input: {0}")]
+    Input(#[source] io::Error),
+    /// A task ended without its result.
+    #[error("internal error: {0}")]
+    Task(#[source] tokio::task::JoinError),
+    /// No pub/sub device was reached.
+    #[error("no pub/sub device at {endpoint} within {} s", after.as_secs_f64())]
+    NoDevice {
+        /// Its address.
+        endpoint: Endpoint,
+        /// How long it was tried.
+        after: Duration,
+    },
+    /// A pub/sub device is not reached any more.
+    #[error("the connection is closed")]
+    DeviceClosed,
+    /// A message could not be published.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    /// A topic cannot be subscribed to.
+    #[error(transparent)]
+    Topic(#[from] SubscribeError),
+    /// The terminal cannot be used.
+    #[error("cannot use the terminal: {0}")]
+    Terminal(#[source] io::Error),
+    /// The line editor failed.
+    #[error("cannot read a line: {0}")]
+    LineEditor(#[from] rustyline::error::ReadlineError),
+    /// The job manager could not start.
+    #[error(transparent)]
+    JobManager(#[from] JobManagerError),
+    /// A worker could not start.
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+    /// A Majordomo program ended with an error.
+    #[error("{}{}", .0, .0.bind().map_or("", bind_advice))]
+    Mdp(#[from] MdpError),
 }
 
 /// What to do about a start that failed.
 fn advice(error: &ServerError) -> &'static str {
-    let ServerError::Bind(BindError::Io { source, .. }) = error else { return "" };
+    let ServerError::Bind(error) = error else { return "" };
+    bind_advice(error)
+}
+
+/// What to do about an address that cannot be listened on.
+fn bind_advice(error: &BindError) -> &'static str {
+    let BindError::Io { source, .. } = error else { return "" };
     match source.kind() {
         io::ErrorKind::AddrInUse => "; is another broker (emq-router) still running there?",
         io::ErrorKind::AddrNotAvailable => "; no interface of this machine has that address",
@@ -105,12 +198,12 @@ fn advice(error: &ServerError) -> &'static str {
 impl CliError {
     fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Conf(_) | Self::Logging(LoggingError::Filter { .. }) | Self::BadAssignment { .. } => {
-                ExitCode::from(2)
-            }
-            Self::Logging(_) | Self::System { .. } | Self::Output(_) | Self::Run(_) | Self::Admin(_) => {
-                ExitCode::FAILURE
-            }
+            Self::Conf(_)
+            | Self::Logging(LoggingError::Filter { .. })
+            | Self::BadAssignment { .. }
+            | Self::Usage(_)
+            | Self::Topic(_) => ExitCode::from(2),
+            _ => ExitCode::FAILURE,
         }
     }
 }
@@ -126,16 +219,24 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     let done = match &cli.command {
+        Command::Demo(args) => demo::run(args),
         Command::Router(args) => router::run(args),
-        Command::Config(args) => config::run(args),
+        Command::Submit(args) => submit::run(args),
+        Command::Schedule(args) => schedule::run(args),
+        Command::Unschedule(args) => unschedule::run(args),
+        Command::Publish(args) => publish::run(args),
+        Command::Subscribe(args) => subscribe::run(args),
+        Command::JobManager(args) => jobmanager::run(args),
+        Command::Worker(args) => worker::run(args),
         Command::Shell(args) => shell::run(args),
+        Command::Top(args) => top::run(args),
+        Command::Config(args) => config::run(args),
+        Command::Mdp(args) => mdp::run(args),
     };
     match done {
         Ok(code) => code,
         Err(error) => {
-            for line in error.to_string().lines() {
-                let _ = writeln!(io::stderr(), "emq: {line}");
-            }
+            print_complaint(&error.to_string());
             error.exit_code()
         }
     }
@@ -178,6 +279,16 @@ impl SettingFlags {
         let config = self.config.clone().flatten().filter(|path| !path.is_empty()).map(PathBuf::from);
         Ok(Flags { config, values })
     }
+
+    /// These and a program's own flags: name, key and value, if one was given. Its own ones come last and count.
+    fn flags_and(&self, own: &[(&str, &str, Option<&String>)]) -> Result<Flags, CliError> {
+        let mut flags = self.flags()?;
+        let given = |(flag, key, value): &(&str, &str, Option<&String>)| {
+            Some(FlagValue { flag: (*flag).to_owned(), key: (*key).to_owned(), value: value.cloned()? })
+        };
+        flags.values.extend(own.iter().filter_map(given));
+        Ok(flags)
+    }
 }
 
 /// Prints to standard output; a reader that has seen enough (`| head`) is no error.
@@ -187,6 +298,19 @@ fn print(text: &str) -> Result<(), CliError> {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(CliError::Output(error)),
         _ => Ok(()),
     }
+}
+
+/// Says on standard error what is wrong.
+fn print_complaint(text: &str) {
+    for line in text.lines() {
+        let _ = writeln!(io::stderr(), "emq: {line}");
+    }
+}
+
+/// A number of seconds, as an argument of a command.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().map_err(|_| "expected a number of seconds, for example 2.5".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
 }
 
 /// Prints notices to standard error, for commands that do not log.

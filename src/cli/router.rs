@@ -1,16 +1,13 @@
 //! `emq router`: the broker as a process.
 
-use std::io;
 use std::process::ExitCode;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info};
 
-use super::{CliError, EXIT_CODES, Logging, SettingFlags, config, logging, print, print_notices, settings_help};
+use super::daemon::{self, Daemon, Signals};
+use super::{CliError, EXIT_CODES, Logging, SettingFlags, config, print, print_notices, settings_help};
 use crate::broker::{Server, ServerHandle};
-use crate::conf::{
-    ConfError, FlagValue, Flags, Loaded, Machine, Notice, Program, RouterConf, Urgency, process_variables,
-};
+use crate::conf::{ConfError, Flags, Loaded, Machine, Notice, Program, RouterConf, process_variables};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,17 +62,12 @@ pub(super) struct Args {
 
 impl Args {
     fn flags(&self) -> Result<Flags, CliError> {
-        let mut flags = self.settings.flags()?;
-        let own = [
-            ("--frontend", "frontend_addr", &self.frontend),
-            ("--backend", "backend_addr", &self.backend),
-            ("--admin", "administrative_addr", &self.admin),
-            ("--log-level", "log_level", &self.log_level),
-        ];
-        flags.values.extend(own.into_iter().filter_map(|(flag, key, value)| {
-            Some(FlagValue { flag: flag.to_owned(), key: key.to_owned(), value: value.clone()? })
-        }));
-        Ok(flags)
+        self.settings.flags_and(&[
+            ("--frontend", "frontend_addr", self.frontend.as_ref()),
+            ("--backend", "backend_addr", self.backend.as_ref()),
+            ("--admin", "administrative_addr", self.admin.as_ref()),
+            ("--log-level", "log_level", self.log_level.as_ref()),
+        ])
     }
 }
 
@@ -90,18 +82,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         print(&config::table(&loaded.effective))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let filter = match args.log_level {
-        Some(_) => None,
-        None => std::env::var(logging::FILTER_VARIABLE).ok().filter(|filter| !filter.is_empty()),
-    };
-    let logging = Logging::start(&loaded.conf.log, filter)?;
-    log_notices(&loaded.notices);
+    let logging = daemon::start_logging(&loaded.conf.log, args.log_level.as_ref())?;
+    daemon::log_notices(&loaded.notices);
     // A broker is one hub and its links: a second thread costs more in wake-ups than it brings.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|source| CliError::System { what: "no event loop", source })?;
-    runtime.block_on(start(loaded.conf, flags, logging))?;
+    daemon::runtime()?.block_on(start(loaded.conf, flags, logging))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -109,22 +93,12 @@ fn load(flags: &Flags) -> Result<Loaded, ConfError> {
     RouterConf::load(flags, &process_variables(), &Machine::read())
 }
 
-fn log_notices(notices: &[Notice]) {
-    for notice in notices {
-        match notice.urgency() {
-            Urgency::Warning => warn!("{notice}"),
-            Urgency::Info => info!("{notice}"),
-            Urgency::Detail => debug!("{notice}"),
-        }
-    }
-}
-
 /// Runs the broker and passes signals on to it.
 async fn start(conf: RouterConf, flags: Flags, logging: Logging) -> Result<(), CliError> {
-    let signals = Signals::listen().map_err(|source| CliError::System { what: "no signals", source })?;
+    let signals = Signals::listen()?;
     let server = Server::bind(conf.server).await?;
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "broker ready");
-    let forwarding = tokio::spawn(signals.forward(server.handle(), flags, logging));
+    let forwarding = tokio::spawn(signals.forward(Running { server: server.handle(), flags }, logging));
     let done = server.run().await;
     forwarding.abort();
     done?;
@@ -132,62 +106,20 @@ async fn start(conf: RouterConf, flags: Flags, logging: Logging) -> Result<(), C
     Ok(())
 }
 
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
+struct Running {
+    server: ServerHandle,
+    flags: Flags,
 }
 
-/// A request to stop, with the number of its signal.
-struct Stop(SignalKind);
-
-impl Signals {
-    fn listen() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
+impl Daemon for Running {
+    fn shutdown(&self) {
+        self.server.shutdown();
     }
 
-    async fn stop(&mut self) -> Stop {
-        tokio::select! {
-            _ = self.terminate.recv() => Stop(SignalKind::terminate()),
-            _ = self.interrupt.recv() => Stop(SignalKind::interrupt()),
-        }
-    }
-
-    async fn forward(mut self, server: ServerHandle, flags: Flags, logging: Logging) {
-        let Stop(first) = loop {
-            tokio::select! {
-                _ = self.terminate.recv() => break Stop(SignalKind::terminate()),
-                _ = self.interrupt.recv() => break Stop(SignalKind::interrupt()),
-                _ = self.hang_up.recv() => reload(&server, &flags, &logging),
-            }
-        };
-        info!(signal = name(first), "stopping; a second signal ends the process at once");
-        server.shutdown();
-        let again = self.stop().await;
-        warn!(signal = name(again.0), "ending at once: running jobs are not waited for");
-        std::process::exit(128 + again.0.as_raw_value());
-    }
-}
-
-fn name(signal: SignalKind) -> &'static str {
-    if signal == SignalKind::interrupt() { "SIGINT" } else { "SIGTERM" }
-}
-
-fn reload(server: &ServerHandle, flags: &Flags, logging: &Logging) {
-    info!("SIGHUP: reading the settings again");
-    let applied = load(flags).map_err(CliError::from).and_then(|loaded| {
+    fn reload(&self, logging: &Logging) -> Result<Vec<Notice>, CliError> {
+        let loaded = load(&self.flags)?;
         logging.apply(&loaded.conf.log)?;
-        Ok(loaded)
-    });
-    match applied {
-        Ok(loaded) => {
-            log_notices(&loaded.notices);
-            server.reload(loaded.conf.server);
-        }
-        Err(error) => error!("the settings stay as they were: {error}"),
+        self.server.reload(loaded.conf.server);
+        Ok(loaded.notices)
     }
 }

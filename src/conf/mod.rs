@@ -1,5 +1,5 @@
 //! Settings: one table ([`settings`]), three sources (flags, environment, conf file), and what becomes of them
-//! ([`RouterConf`]).
+//! ([`RouterConf`], [`JobManagerConf`]).
 //!
 //! Texts and their origins are gathered first ([`Sources`], [`Resolved`]), values made of them afterwards, so every
 //! message can say where a value stands. The rest of the library takes resolved structs and knows no file.
@@ -15,6 +15,7 @@
 //! ```
 
 mod ini;
+mod jobmanager;
 mod key;
 mod machine;
 mod report;
@@ -25,6 +26,7 @@ mod sources;
 mod values;
 
 pub use ini::{Entry, Ini, IniError, IniProblem, InterpolationError, Percent, Section};
+pub use jobmanager::JobManagerConf;
 pub use key::{GLOBAL_SECTION, Key, Kind, Program, Python, Setting, VARIABLE_PREFIX, find, nearest};
 pub use machine::Machine;
 pub use report::{Assignment, ConfError, NamedBy, Notice, Origin, Urgency};

@@ -137,7 +137,7 @@ pub enum ConfError {
         variable: String,
     },
     /// `--set` of a key that does not exist.
-    #[error("flag {flag}: there is no setting {key}{}; `emq router --help` lists them all", DidYouMean(*suggestion))]
+    #[error("flag {flag}: there is no setting {key}{}; `emq config router` and `emq config jobmanager` show them", DidYouMean(*suggestion))]
     UnknownKey {
         /// The flag.
         flag: String,

@@ -38,9 +38,9 @@ pub struct LogConf {
 
 /// Settings with what is worth saying about them.
 #[derive(Debug, Clone)]
-pub struct Loaded {
+pub struct Loaded<C = RouterConf> {
     /// The settings.
-    pub conf: RouterConf,
+    pub conf: C,
     /// Each of them with its origin.
     pub effective: Vec<Effective>,
     /// What does not stop the start.
@@ -129,7 +129,7 @@ fn resolve_wire(from: &Resolved, machine: &Machine) -> Result<WireConf, ConfErro
     })
 }
 
-fn resolve_log(from: &Resolved) -> Result<LogConf, ConfError> {
+pub(super) fn resolve_log(from: &Resolved) -> Result<LogConf, ConfError> {
     let super_debug = from.get(key::SUPER_DEBUG)?;
     let level = from.get(key::LOG_LEVEL)?;
     // A level asked for on the command line is meant as it stands.

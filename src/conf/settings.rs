@@ -56,7 +56,7 @@ settings! {
 
     /// The queue of jobs that name none, or (see unknown_queue) one that no worker serves.
     DEFAULT_QUEUE_NAME: QueueName = "default_queue_name" values::queue_name, Text, default "default",
-        for ALL, Same;
+        for &[Router, Scheduler], Same;
     /// The weight of a queue whose worker gave none.
     DEFAULT_QUEUE_WEIGHT: QueueWeight = "default_queue_weight" values::weight, Count("number"), default "10",
         for &[Router, JobManager], Same;
@@ -122,9 +122,9 @@ settings! {
     HANDSHAKE_TIMEOUT: Duration = "handshake_timeout" values::positive_seconds, Seconds, default "30",
         for &[Router], New;
     /// Largest frame a peer may send; a larger one closes its connection.
-    MAX_FRAME_SIZE: u64 = "max_frame_size" values::size, Size, default "256 MiB", for &[Router], New;
+    MAX_FRAME_SIZE: u64 = "max_frame_size" values::size, Size, default "256 MiB", for &[Router, JobManager], New;
     /// Largest message, all frames together, that a peer may send; a larger one closes its connection.
-    MAX_MESSAGE_SIZE: u64 = "max_message_size" values::size, Size, default "512 MiB", for &[Router], New;
+    MAX_MESSAGE_SIZE: u64 = "max_message_size" values::size, Size, default "512 MiB", for &[Router, JobManager], New;
     /// Pause between two PINGs of a connection (ZMTP 3.1 peers only); 0 sends none.
     ZMTP_HEARTBEAT_INTERVAL: Duration = "zmtp_heartbeat_interval" values::seconds, Seconds, default "1",
         for &[Router], New;
@@ -170,6 +170,17 @@ settings! {
     SETUP_PATH: String = "setup_path" values::text, Text, default "", for &[JobManager], Same;
     /// Deprecated, with setup_path: use subprocess_setup_func.
     SETUP_CALLABLE: String = "setup_callable" values::text, Text, default "", for &[JobManager], Same;
+
+    /// The Python interpreter (3.8 or newer) that runs jobs: a path, or a name to look for in PATH.
+    PYTHON: String = "python" values::name, Text, default "python3", for &[JobManager], New;
+    /// The only callables that may run, as a comma-separated list of names, in which * stands for anything: for example
+    /// jobs.email.send, jobs.report:Report.build, jobs.nightly.*. Empty: any. With * whatever a module has imported may
+    /// run as well.
+    ALLOWED_CALLABLES: String = "allowed_callables" values::text, Text, default "", for &[JobManager], New;
+    /// Largest result of a job; one that is larger fails its job.
+    MAX_RESULT_SIZE: u64 = "max_result_size" values::size, Size, default "64 MiB", for &[JobManager], New;
+    /// How long a job past its timeout has from SIGTERM to SIGKILL. Keep it below the broker's timeout_grace.
+    TERMINATE_GRACE: Duration = "terminate_grace" values::seconds, Seconds, default "0.5", for &[JobManager], New;
 
     // The scheduler's Redis.
 

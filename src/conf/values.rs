@@ -190,6 +190,11 @@ pub fn text(text: &str) -> Result<String, BadValue> {
     Ok(text.to_owned())
 }
 
+/// Any text but none.
+pub fn name(text: &str) -> Result<String, BadValue> {
+    if text.is_empty() { Err(BadValue::Empty) } else { Ok(text.to_owned()) }
+}
+
 /// The name of a queue.
 pub fn queue_name(text: &str) -> Result<QueueName, BadValue> {
     if text.is_empty() {

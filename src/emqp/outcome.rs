@@ -51,7 +51,7 @@ fn has_error(result: &[u8]) -> bool {
 }
 
 /// Why a broker answers a job itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum JobErrorKind {
     /// The queue, or the memory for waiting jobs, is full.

@@ -203,15 +203,20 @@ impl Message {
     /// The message with one more frame in front.
     pub fn prepend(&self, body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref();
-        let (copied, tail) = match self.by_reference() {
-            Some([head, tail]) if tail.is_empty() && head.len() >= BY_REFERENCE => (&[][..], head.clone()),
-            Some([head, tail]) => (&head[..], tail.clone()),
-            None => (self.wire()[0], Bytes::new()),
-        };
+        let (copied, tail) = self.to_copy_and_to_share();
         let mut new = BytesMut::with_capacity(frame::header_len(body.len()) + body.len() + copied.len());
         frame::put(&mut new, MORE, body);
         new.put_slice(copied);
         Self::from_head_and_tail(new.freeze(), tail, self.frame_count() as u32 + 1)
+    }
+
+    /// What of the wire bytes is worth copying behind other frames, and what has to follow, shared.
+    fn to_copy_and_to_share(&self) -> (&[u8], Bytes) {
+        match self.by_reference() {
+            Some([head, tail]) if tail.is_empty() && head.len() >= BY_REFERENCE => (&[], head.clone()),
+            Some([head, tail]) => (head, tail.clone()),
+            None => (self.wire()[0], Bytes::new()),
+        }
     }
 
     /// The message with the body of frame `index` replaced. What lies behind that frame is shared, not copied.
@@ -427,12 +432,17 @@ mod tests {
         }
 
         #[test]
-        fn edits_equal_edits_of_a_list(bodies in bodies(), at in 0..7usize, new in prop_oneof![Just(0usize), Just(3), Just(300)]) {
+        fn edits_equal_edits_of_a_list(bodies in bodies(), at in 0..7usize, new in prop_oneof![Just(0usize), Just(3), Just(300), Just(BY_REFERENCE)]) {
             let new = vec![7; new];
             for message in both(&bodies) {
                 let mut list = bodies.clone();
                 list.insert(0, new.clone());
                 prop_assert_eq!(message.prepend(&new), Message::from_frames(&list));
+                list.insert(0, vec![1]);
+                let joined = Message::builder().frame([1]).bytes(new.clone().into()).followed_by(&message);
+                prop_assert_eq!(&joined, &Message::from_frames(&list));
+                let (joined, rebuilt) = (joined.compact(), Message::from_frames(&list).compact());
+                prop_assert_eq!(joined.wire(), rebuilt.wire());
 
                 let rest = message.skip_frames(at);
                 prop_assert_eq!(rest.is_some(), at < bodies.len());

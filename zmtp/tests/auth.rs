@@ -2,12 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use support::{Hand, any_port, config, greeting, ready, soon, until};
 use zmtp::auth::{Accepted, AddressFilter, AllowAny, Authenticator, Credentials, CurveKeys, Refusal, Request};
 use zmtp::connection::{ConnectionConfig, ConnectionError, Event};
 use zmtp::wire::greeting::GreetingError;
@@ -15,6 +12,7 @@ use zmtp::{
     Dealer, KeyPair, Message, Monitor, MonitorEvent, PeerInfo, Reason, Reconnect, Router, Security, SecurityFault,
     SocketType, Stage,
 };
+use zmtp_testkit::{Hand, any_port, config, greeting, ready, soon, until};
 
 /// Answers as told, and notes the questions.
 #[derive(Debug)]

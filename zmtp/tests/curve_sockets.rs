@@ -2,16 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::time::Duration;
 
-use support::{Raw, any_port, dead_port, id, soon, until};
 use zmtp::auth::{AllowAny, CurveKeys};
 use zmtp::{
     Dealer, Endpoint, KeyPair, Message, Monitor, MonitorEvent, PublicKey, Reason, Reconnect, Router, RouterEvent,
     Security, SocketBuilder, Stage, Sub, XPub, XPubEvent,
 };
+use zmtp_testkit::{Raw, any_port, dead_port, id, soon, until};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -52,7 +50,7 @@ async fn messages_of_every_shape_both_ways() {
     let endpoint = router.bind(&any_port()).await.unwrap();
     let mut dealer = dealer(keys.public()).build();
     dealer.connect(&endpoint).unwrap();
-    for message in support::shapes() {
+    for message in zmtp_testkit::shapes() {
         round_trip(&mut router, &mut dealer, message).await;
     }
 }
@@ -147,7 +145,10 @@ async fn b17_strangers_beside_a_valid_client() {
         silent.push(Raw::connect(&endpoint).await);
     }
     let mut null = Raw::connect(&endpoint).await;
-    null.send(&[support::greeting(), support::ready("DEALER", b"evil"), support::frame(0, b"evil")].concat()).await;
+    null.send(
+        &[zmtp_testkit::greeting(), zmtp_testkit::ready("DEALER", b"evil"), zmtp_testkit::frame(0, b"evil")].concat(),
+    )
+    .await;
     null.closed().await;
     let unknown = Dealer::builder().security(Security::curve_client(keys.public(), pair())).build();
     unknown.connect(&endpoint).unwrap();
@@ -174,7 +175,7 @@ async fn b17_strangers_beside_a_valid_client() {
 
 /// Pitfall 13: subscriptions are commands, and stay commands inside the box.
 #[tokio::test]
-async fn b17_subscriptions_ride_inside() {
+async fn pitfall_13_b17_subscriptions_ride_inside() {
     let keys = pair();
     let mut xpub = XPub::builder().security(Security::curve_server(keys.clone(), AllowAny)).build();
     let endpoint = xpub.bind(&any_port()).await.unwrap();

@@ -1,13 +1,11 @@
 //! Every pattern over every transport and under every mechanism.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
-use support::{any_port, soon};
 use zmtp::auth::AllowAny;
 use zmtp::{
     Endpoint, KeyPair, Message, Pair, Pull, Push, Rep, Req, Security, SocketBuilder, Sub, XPub, XPubEvent, XSub,
 };
+use zmtp_testkit::{any_port, soon};
 
 /// Where sockets meet, and how they trust each other.
 struct Place {

@@ -1,15 +1,13 @@
 //! High-water marks, waiting senders, fairness, cancelled receives: nothing lost, nothing stuck, nobody in the way.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
 
-use support::{Raw, any_port, command, dead_port, frame, id, named_dealer, soon, wire};
 use zmtp::{Dealer, Endpoint, Message, Router, RouterEvent, RoutingId, SendFailure};
+use zmtp_testkit::{Raw, any_port, command, dead_port, frame, id, named_dealer, soon, wire};
 
 async fn bound_router(receive_hwm: usize, send_hwm: usize) -> (Router, Endpoint) {
     let router = Router::builder().receive_hwm(receive_hwm).send_hwm(send_hwm).build();
@@ -94,7 +92,7 @@ async fn b09_full_is_not_gone_and_only_the_slow_peer_is_full() {
 }
 
 #[tokio::test]
-async fn p26_a_waiting_send_is_woken_by_room_and_by_the_peers_leaving() {
+async fn pitfall_26_a_waiting_send_is_woken_by_room_and_by_the_peers_leaving() {
     let (mut router, endpoint) = bound_router(1000, 2).await;
     let mut raw = Raw::shaken(&endpoint, "DEALER", b"w").await;
     let peer = up(&mut router).await;

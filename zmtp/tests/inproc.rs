@@ -1,18 +1,16 @@
 //! inproc: sockets of one process joined without a connection.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod support;
-
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use support::{echo, id, named_dealer, soon, until};
 use zmtp::connection::ConnectionError;
 use zmtp::{
     BindError, Dealer, Endpoint, Handover, Message, MonitorEvent, PeerAddress, Pull, Push, Reason, Reconnect, Rep, Req,
     Router, RouterEvent, SendFailure, SocketType, Sub, XPub, XPubEvent,
 };
+use zmtp_testkit::{echo, id, named_dealer, soon, until};
 
 /// A name of one's own for each test.
 fn name() -> Endpoint {
@@ -295,7 +293,7 @@ fn sockets_of_two_runtimes() {
 async fn mixed_company() {
     let at = name();
     let mut router = router();
-    let tcp = router.bind(&support::any_port()).await.unwrap();
+    let tcp = router.bind(&zmtp_testkit::any_port()).await.unwrap();
     router.bind(&at).await.unwrap();
     echo(&mut router, &tcp).await;
     echo(&mut router, &at).await;

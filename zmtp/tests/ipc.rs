@@ -2,16 +2,14 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod support;
-
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use support::{Raw, echo, soon, until};
 use zmtp::{BindError, Dealer, Endpoint, IpcAddress, Message, MonitorEvent, PeerAddress, Router};
+use zmtp_testkit::{Raw, echo, soon, until};
 
 /// A directory for one test.
 struct Directory(PathBuf);
@@ -92,7 +90,7 @@ async fn large_messages_and_a_foreign_peers_bytes() {
     // The bytes are those of tcp.
     let mut raw = Raw::ipc(&directory.path("s")).await;
     raw.shake("DEALER", b"raw").await;
-    raw.send(&support::wire(&["", "hello"])).await;
+    raw.send(&zmtp_testkit::wire(&["", "hello"])).await;
     let (peer, got) = soon("the raw message", router.recv()).await.unwrap();
     assert_eq!((peer.as_bytes(), got), (&b"raw"[..], Message::from_frames(["", "hello"])));
 }

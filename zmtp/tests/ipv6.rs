@@ -1,8 +1,6 @@
 //! IP versions, source addresses, names and the other options of TCP.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod support;
-
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
@@ -11,11 +9,11 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use support::{any_port, dead_port, echo, soon, until};
 use zmtp::{
     BindError, ConnectError, Dealer, Endpoint, EndpointError, Ipv6, Keepalive, Message, MonitorEvent, PeerAddress,
     Reason, Reconnect, Resolve, Router,
 };
+use zmtp_testkit::{any_port, dead_port, echo, soon, until};
 
 fn at(text: &str) -> Endpoint {
     text.parse().unwrap()

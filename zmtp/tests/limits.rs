@@ -2,15 +2,13 @@
 //! afterwards everything is where it was.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use support::{Raw, Target, any_port, command, echo, frame, greeting, hex, id, property, ready, soon, wire};
 use zmtp::connection::ConnectionError;
 use zmtp::{Dealer, Handover, Message, MonitorEvent, Reason, Router, RouterEvent};
+use zmtp_testkit::{Raw, Target, any_port, command, echo, frame, greeting, hex, id, property, ready, soon, wire};
 
 const MIB: u64 = 1 << 20;
 
@@ -35,7 +33,7 @@ impl tracing::Subscriber for Lines {
 }
 
 #[tokio::test]
-async fn b02_lying_ready_commands_cost_their_sender_the_connection() {
+async fn pitfall_06_b02_lying_ready_commands_cost_their_sender_the_connection() {
     let mut target = Target::with_limits(MIB, MIB).await;
     let kind = property("Socket-Type", b"DEALER");
     for list in [
@@ -88,7 +86,7 @@ async fn b05_thousands_of_connections_that_close_at_once() {
 
 /// B05: a crowd that never finishes its handshake pushes its own oldest out, not the real peers.
 #[tokio::test]
-async fn b05_pending_handshakes_are_bounded_and_real_peers_get_in() {
+async fn pitfall_21_b05_pending_handshakes_are_bounded_and_real_peers_get_in() {
     let lines = Lines::default();
     let _guard = tracing::subscriber::set_default(lines.clone());
     let mut target = Target::new(Router::builder().max_handshakes(10).build()).await;

@@ -2,12 +2,10 @@
 //! all share one process.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use bytes::Bytes;
-use support::{Raw, Target, echo, frame, greeting, header, ready, soon, wire};
 use tokio::sync::{Mutex, MutexGuard};
 use zmtp::{Dealer, Message, Router, RouterEvent};
+use zmtp_testkit::{Raw, Target, echo, frame, greeting, header, ready, soon, wire};
 
 const MIB: u64 = 1 << 20;
 

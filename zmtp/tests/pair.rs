@@ -1,15 +1,13 @@
 //! Two connections wired back to back under a virtual clock, with delay and cuts.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use support::{Hand, command, config, frame, greeting, hex, ready};
 use zmtp::connection::{ConnectionConfig, ConnectionError, Event};
 use zmtp::wire::greeting::Version;
 use zmtp::{Heartbeat, Message, SocketType};
+use zmtp_testkit::{Hand, command, config, frame, greeting, hex, ready};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -138,7 +136,7 @@ fn handshake_and_messages_both_ways() {
 
 /// B01: libzmq hangs up on a peer that sends more than handshake commands before it has read libzmq's READY.
 #[test]
-fn b01_nothing_but_the_handshake_before_the_peers_ready() {
+fn pitfall_05_b01_nothing_but_the_handshake_before_the_peers_ready() {
     let now = Instant::now();
     let beating = ConnectionConfig { heartbeat: Some(heartbeat(1, 1, 0)), ..config(SocketType::Dealer) };
     let mut hand = Hand::new(beating, now);
@@ -248,11 +246,11 @@ fn the_ttl_makes_the_other_side_give_up() {
 
 /// Pitfall 16: one long frame that trickles in is no silence.
 #[test]
-fn p16_any_byte_is_a_sign_of_life() {
+fn pitfall_16_any_byte_is_a_sign_of_life() {
     let beating = ConnectionConfig { heartbeat: Some(heartbeat(1, 1, 0)), ..config(SocketType::Router) };
     let mut now = Instant::now();
     let mut hand = Hand::open(beating, "DEALER", now);
-    hand.feed(&support::header(0, 100), now).unwrap();
+    hand.feed(&zmtp_testkit::header(0, 100), now).unwrap();
     for _ in 0..100 {
         now += SECOND / 2;
         hand.connection.on_deadline(now).unwrap();

@@ -1,12 +1,10 @@
 //! PAIR over real loopback sockets, and who may be joined with whom.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::time::Duration;
 
-use support::{Raw, any_port, dead_port, frame, greeting, ready, soon, until};
 use zmtp::{Endpoint, Message, MonitorEvent, Pair, Reason, Reconnect, SendFailure};
+use zmtp_testkit::{Raw, any_port, dead_port, frame, greeting, ready, soon, until};
 
 async fn bound_pair() -> (Pair, Endpoint) {
     let pair = Pair::builder().build();

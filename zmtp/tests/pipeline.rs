@@ -1,8 +1,6 @@
 //! PUSH and PULL over real loopback sockets: sections 8 and 9 of the ZMTP digest, and the pitfalls that concern them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -12,8 +10,8 @@ use std::time::Duration;
 
 use futures_core::Stream;
 use futures_sink::Sink;
-use support::{Raw, any_port, command, dead_port, frame, soon, until, wire};
 use zmtp::{Dealer, Endpoint, Message, MonitorEvent, Pull, Push, SendFailure};
+use zmtp_testkit::{Raw, any_port, command, dead_port, frame, soon, until, wire};
 
 async fn bound_pull() -> (Pull, Endpoint) {
     let pull = Pull::builder().build();
@@ -163,7 +161,7 @@ async fn pitfall_32_no_busy_loop_when_all_pipes_are_full() {
 
 /// Pitfall 26, for a PUSH: whoever waits for a peer that leaves goes on with another.
 #[tokio::test]
-async fn a_blocked_push_goes_on_with_the_next_peer() {
+async fn pitfall_26_a_blocked_push_goes_on_with_the_next_peer() {
     let push = Push::builder().send_hwm(1).build();
     let mut monitor = push.monitor();
     let endpoint = push.bind(&any_port()).await.unwrap();
@@ -225,7 +223,7 @@ async fn conflate_keeps_the_newest_on_both_sides() {
 
 /// B10: half a message never surfaces, and a PING between two frames changes nothing.
 #[tokio::test]
-async fn b10_only_whole_messages() {
+async fn pitfall_25_b10_only_whole_messages() {
     let (mut pull, endpoint) = bound_pull().await;
     let mut raw = Raw::shaken(&endpoint, "PUSH", b"").await;
     raw.send(&[frame(1, b"first"), command("PING", b"\0\0"), frame(0, b"second")].concat()).await;
@@ -241,7 +239,7 @@ async fn b10_only_whole_messages() {
 
 /// Pitfalls 8 and B14: a `recv` that is dropped while it waits loses nothing.
 #[tokio::test]
-async fn pitfall_8_recv_may_be_dropped_at_any_await() {
+async fn pitfall_08_b14_recv_may_be_dropped_at_any_await() {
     let (mut pull, endpoint) = bound_pull().await;
     const COUNT: u32 = 20_000;
     let sending = tokio::spawn(async move {
@@ -290,7 +288,7 @@ async fn pitfall_31_subscribe_to_a_non_publisher_is_dropped() {
 
 /// Pitfall 27: what a short-lived sender has queued arrives.
 #[tokio::test]
-async fn close_sends_what_is_queued() {
+async fn pitfall_27_close_sends_what_is_queued() {
     let (mut pull, endpoint) = bound_pull().await;
     for round in 0..20 {
         let push = Push::builder().build();

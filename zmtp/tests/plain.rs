@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod support;
-
 use std::time::Instant;
 
 use proptest::prelude::*;
-use support::{Hand, any_port, config, frame, hex, property, soon, until};
 use zmtp::auth::{Authenticator, Passwords, Refusal};
 use zmtp::connection::{ConnectionConfig, ConnectionError, Event};
 use zmtp::{Dealer, Message, MonitorEvent, Reason, Router, Security, SecurityFault, SocketType, Stage};
+use zmtp_testkit::{Hand, any_port, config, frame, hex, property, soon, until};
 
 const HELLO: &str = "0413 05 48454c4c4f 05 61646d696e 06 736563726574";
 const WELCOME: &str = "0408 07 57454c434f4d45";
@@ -41,7 +39,7 @@ fn properties(socket_type: &str) -> Vec<u8> {
 }
 
 fn initiate(socket_type: &str) -> Vec<u8> {
-    support::command("INITIATE", &properties(socket_type))
+    zmtp_testkit::command("INITIATE", &properties(socket_type))
 }
 
 fn fault(stage: Stage, fault: SecurityFault) -> ConnectionError {
@@ -70,7 +68,7 @@ fn the_servers_side() {
     let [Event::Ready(peer), Event::Message(message)] = &events[..] else { panic!("{events:?}") };
     assert_eq!((peer.socket_type, peer.user_id.as_deref()), (Some(SocketType::Dealer), Some("admin")));
     assert_eq!(*message, Message::from("at once"));
-    assert_eq!(hand.take(), support::command("READY", &properties("ROUTER")));
+    assert_eq!(hand.take(), zmtp_testkit::command("READY", &properties("ROUTER")));
     hand.connection.send(&Message::from("in clear"));
     assert_eq!(hand.take(), frame(0, b"in clear"));
 }
@@ -85,7 +83,7 @@ fn the_clients_side() {
     let mut expected = hex("042c 08 494e495449415445");
     expected.extend(properties("DEALER"));
     assert_eq!(hand.take(), expected);
-    let events = hand.feed(&support::command("READY", &properties("ROUTER")), Instant::now()).unwrap();
+    let events = hand.feed(&zmtp_testkit::command("READY", &properties("ROUTER")), Instant::now()).unwrap();
     assert!(matches!(&events[..], [Event::Ready(peer)] if peer.user_id.is_none()));
 }
 
@@ -124,7 +122,7 @@ fn both_spellings_of_error_are_understood() {
 
 /// Pitfall 30: what clients of libzmq 4.3.0 and 4.3.1 send where HELLO belongs.
 #[test]
-fn p30_a_hello_that_calls_itself_welcome_is_understood() {
+fn pitfall_30_a_hello_that_calls_itself_welcome_is_understood() {
     let hello = hex("0415 05 57454c434f4d45 05 61646d696e 06 736563726574");
     let (mut hand, result) = fed(server_config(passwords()), &[&hello]);
     assert_eq!(result, Ok(vec![]));
@@ -148,13 +146,13 @@ fn malformed_commands_are_refused() {
     }
     let (_, result) = fed(client_config(), &[&frame(4, b"\x07WELCOME\x00")]);
     assert_eq!(result, Err(fault(Stage::Welcome, SecurityFault::Length)));
-    let (_, result) = fed(client_config(), &[&support::command("READY", b"")]);
+    let (_, result) = fed(client_config(), &[&zmtp_testkit::command("READY", b"")]);
     assert_eq!(result, Err(fault(Stage::Welcome, SecurityFault::Unexpected)));
     let (_, result) = fed(client_config(), &[&hex(WELCOME), &hex(WELCOME)]);
     assert_eq!(result, Err(fault(Stage::Ready, SecurityFault::Unexpected)));
     let (_, result) = fed(server_config(passwords()), &[&hex(HELLO), &hex(HELLO)]);
     assert_eq!(result, Err(fault(Stage::Initiate, SecurityFault::Unexpected)));
-    let (_, result) = fed(server_config(passwords()), &[&support::header(4, 8193)]);
+    let (_, result) = fed(server_config(passwords()), &[&zmtp_testkit::header(4, 8193)]);
     assert_eq!(result, Err(ConnectionError::FrameTooLarge { size: 8193, max: 8192 }));
     let (_, result) = fed(server_config(passwords()), &[&frame(0, &hex(HELLO)[2..])]);
     assert_eq!(result, Err(ConnectionError::MessageInHandshake));
@@ -164,8 +162,8 @@ fn malformed_commands_are_refused() {
 fn the_types_have_to_fit_on_both_sides() {
     let (mut hand, result) = fed(server_config(passwords()), &[&hex(HELLO), &initiate("PUSH")]);
     assert!(matches!(result, Err(ConnectionError::SocketType { .. })), "{result:?}");
-    assert!(hand.take().ends_with(&support::command("ERROR", b"\x13Invalid socket type")));
-    let ready = support::command("READY", &properties("PUSH"));
+    assert!(hand.take().ends_with(&zmtp_testkit::command("ERROR", b"\x13Invalid socket type")));
+    let ready = zmtp_testkit::command("READY", &properties("PUSH"));
     let (mut hand, result) = fed(client_config(), &[&hex(WELCOME), &ready]);
     assert!(matches!(result, Err(ConnectionError::SocketType { .. })), "{result:?}");
     assert!(hand.take().ends_with(&initiate("DEALER")), "a client has no ERROR");
@@ -199,7 +197,7 @@ proptest! {
         wrong in proptest::option::of(proptest::collection::vec(any::<u8>(), 1..20)),
     ) {
         let server = [greeting(), hex(HELLO), initiate("DEALER"), frame(1, b"a"), frame(0, b"b"), wrong.clone().unwrap_or_default()];
-        let ready = support::command("READY", &properties("ROUTER"));
+        let ready = zmtp_testkit::command("READY", &properties("ROUTER"));
         let client = [greeting(), hex(WELCOME), ready, frame(1, b"a"), frame(0, b"b"), wrong.unwrap_or_default()];
         for (config, bytes) in [(server_config(passwords()), server.concat()), (client_config(), client.concat())] {
             let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
@@ -237,7 +235,7 @@ async fn messages_of_every_shape_both_ways() {
     let endpoint = router.bind(&any_port()).await.unwrap();
     let mut dealer = Dealer::builder().security(Security::plain_client("admin", "secret").unwrap()).build();
     dealer.connect(&endpoint).unwrap();
-    for message in support::shapes() {
+    for message in zmtp_testkit::shapes() {
         dealer.send(message.clone()).await.unwrap();
         let (peer, received) = soon("a message", router.recv()).await.unwrap();
         assert_eq!(received, message);

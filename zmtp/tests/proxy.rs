@@ -1,16 +1,14 @@
 //! The proxy over real loopback sockets.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::time::Duration;
 
-use support::{any_port, soon};
 use tokio::task::JoinHandle;
 use zmtp::{
     Dealer, Endpoint, Message, Pair, ProxyControl, ProxyError, ProxySocket, ProxyStatistics, Pub, Pull, Push, Rep, Req,
     Router, SocketType, Sub, XPub, XPubEvent, XSub, proxy, proxy_control,
 };
+use zmtp_testkit::{any_port, soon};
 
 type Running = JoinHandle<Result<ProxyStatistics, ProxyError>>;
 

@@ -1,13 +1,11 @@
 //! PUB, SUB, XPUB and XSUB over real loopback sockets: who gets what, and how subscriptions travel.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::time::Duration;
 
-use support::{Raw, any_port, dead_port, raw_peer, raw_to, settled, soon, until, wire, wish};
 use tokio::net::TcpListener;
 use zmtp::{Endpoint, Message, MonitorEvent, Pub, Reconnect, Sub, SubscribeError, Verbosity, XPub, XPubEvent, XSub};
+use zmtp_testkit::{Raw, any_port, dead_port, raw_peer, raw_to, settled, soon, until, wire, wish};
 
 /// Lengths around the borders of frame and command forms, and the longest.
 const LENGTHS: [usize; 8] = [0, 1, 245, 246, 250, 255, 256, 65_536];
@@ -94,7 +92,7 @@ async fn b11_a_publisher_understands_both_forms_from_any_version() {
 
 /// B11 and pitfall 12: a set at the publisher, so one CANCEL undoes any number of SUBSCRIBEs.
 #[tokio::test]
-async fn pitfall_12_a_publisher_does_not_count() {
+async fn pitfall_12_b11_a_publisher_does_not_count() {
     let (publisher, endpoint) = bound_pub().await;
     for as_command in [false, true] {
         let mut raw = raw_to(&endpoint, "SUB", 1).await;
@@ -164,7 +162,7 @@ async fn a_sub_filters_what_arrives_and_an_xsub_does_not() {
 /// B13, pitfalls 10 and 11: 5,000 subscriptions with a high-water mark of 1000 are all there again on every connection,
 /// before anything else.
 #[tokio::test]
-async fn b13_all_subscriptions_come_first_on_every_connection() {
+async fn pitfall_10_11_b13_all_subscriptions_come_first_on_every_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let quick = Reconnect { first: Duration::from_millis(10), longest: Duration::from_millis(20) };
     let xsub = XSub::builder().send_hwm(1000).reconnect(quick).build();
@@ -209,7 +207,7 @@ async fn b13_all_subscriptions_come_first_on_every_connection() {
 
 /// Section 9 and B09: who takes nothing loses whole messages (pitfall 25), the others lose none.
 #[tokio::test]
-async fn b09_a_full_subscriber_loses_whole_messages_and_nobody_else_any() {
+async fn pitfall_25_b09_a_full_subscriber_loses_whole_messages_and_nobody_else_any() {
     let publisher = Pub::builder().send_hwm(10).build();
     let endpoint = publisher.bind(&any_port()).await.unwrap();
     let mut stuck = raw_to(&endpoint, "SUB", 1).await;
@@ -336,7 +334,7 @@ async fn conflate_keeps_the_newest() {
 
 /// Pitfall 8: a `recv` of a SUB given up loses nothing; halves in two tasks.
 #[tokio::test]
-async fn pitfall_8_halves_and_dropped_receives() {
+async fn pitfall_08_halves_and_dropped_receives() {
     let (xpub, endpoint) = bound_xpub(Verbosity::Changes).await;
     let (publisher, mut requests) = xpub.split();
     let sub = Sub::builder().build();

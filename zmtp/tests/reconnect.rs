@@ -1,13 +1,11 @@
 //! Coming back, and leaving in order: linger, restarts of the bound side, backoff.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::time::Duration;
 
-use support::{Raw, any_port, dead_port, frame, greeting, id, named_dealer, ready, soon, until, wire};
 use tokio::net::TcpListener;
 use zmtp::{Dealer, Endpoint, Handover, Message, MonitorEvent, Reason, Reconnect, Router, RouterEvent};
+use zmtp_testkit::{Raw, any_port, dead_port, frame, greeting, id, named_dealer, ready, soon, until, wire};
 
 fn quick() -> Reconnect {
     Reconnect { first: Duration::from_millis(5), longest: Duration::from_millis(40) }
@@ -21,7 +19,7 @@ async fn bound_router() -> (Router, Endpoint) {
 
 /// Pitfall 27: a job's sender connects, sends and is gone.
 #[tokio::test]
-async fn p27_short_lived_senders_lose_nothing() {
+async fn pitfall_27_short_lived_senders_lose_nothing() {
     const ROUNDS: u32 = 1000;
     let (mut router, endpoint) = bound_router().await;
     for i in 0..ROUNDS {
@@ -43,7 +41,7 @@ async fn p27_short_lived_senders_lose_nothing() {
 
 /// The same with more than the kernel's buffers hold, to a reader that takes its time, and with replies on their way.
 #[tokio::test]
-async fn p27_close_waits_until_all_is_written() {
+async fn pitfall_27_close_waits_until_all_is_written() {
     let (mut router, endpoint) = bound_router().await;
     let dealer = Dealer::builder().build();
     dealer.connect(&endpoint).unwrap();
@@ -179,7 +177,7 @@ async fn b13_reconnects_twenty_times() {
 
 /// B01: whatever waits in the pipe, nothing but the handshake goes out before the peer's READY was read.
 #[tokio::test]
-async fn b01_a_dealer_with_queued_messages_says_nothing_before_the_peers_ready() {
+async fn pitfall_05_b01_a_dealer_with_queued_messages_says_nothing_before_the_peers_ready() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let dealer = Dealer::builder().build();
     dealer.connect(&Endpoint::from(listener.local_addr().unwrap())).unwrap();
@@ -201,7 +199,7 @@ async fn b01_a_dealer_with_queued_messages_says_nothing_before_the_peers_ready()
 
 /// B13: cut off in the middle of a message, which is dropped; what comes after the return is whole.
 #[tokio::test]
-async fn b13_a_drop_in_the_middle_of_a_message() {
+async fn pitfall_25_b13_a_drop_in_the_middle_of_a_message() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut dealer = Dealer::builder().reconnect(quick()).build();
     dealer.connect(&Endpoint::from(listener.local_addr().unwrap())).unwrap();
@@ -243,7 +241,7 @@ async fn b13_backoff_grows_until_a_handshake_completes() {
 
 /// Section 6: after a slip in the protocol the longest pause, also when the slip came after the handshake.
 #[tokio::test]
-async fn section_6_a_protocol_error_is_followed_by_the_longest_pause() {
+async fn pitfall_23_a_protocol_error_is_followed_by_the_longest_pause() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let dealer = Dealer::builder().reconnect(quick()).build();
     let mut events = dealer.monitor();

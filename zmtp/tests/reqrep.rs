@@ -1,15 +1,13 @@
 //! REQ and REP over real loopback sockets: turns, envelopes, and what a peer may do without disturbing them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::time::Duration;
 
-use support::{Raw, any_port, command, dead_port, frame, soon, until, wire};
 use tokio::time::timeout;
 use zmtp::{
     Dealer, Endpoint, Heartbeat, LockstepError, Message, MonitorEvent, Reconnect, Rep, Req, Router, SendFailure,
 };
+use zmtp_testkit::{Raw, any_port, command, dead_port, frame, soon, until, wire};
 
 async fn bound_rep() -> (Rep, Endpoint) {
     let rep = Rep::builder().build();
@@ -196,7 +194,7 @@ async fn pitfall_14_pings_do_not_disturb_turns() {
 
 /// Pitfall 7: an envelope that a ROUTER or proxies made, of any number of ids.
 #[tokio::test]
-async fn pitfall_7_rep_keeps_the_whole_envelope() {
+async fn pitfall_07_rep_keeps_the_whole_envelope() {
     let (mut rep, endpoint) = bound_rep().await;
     let mut raw = Raw::shaken(&endpoint, "DEALER", b"").await;
     // Messages without a delimiter, or with nothing behind it, are dropped without effect.
@@ -241,7 +239,7 @@ async fn replies_never_block() {
 
 /// Pitfall 8: a `recv` given up keeps the turn, and loses no reply.
 #[tokio::test]
-async fn pitfall_8_a_recv_given_up_changes_nothing() {
+async fn pitfall_08_a_recv_given_up_changes_nothing() {
     let (mut rep, endpoint) = bound_rep().await;
     let mut req = Req::builder().build();
     req.connect(&endpoint).unwrap();
@@ -261,11 +259,11 @@ async fn pitfall_8_a_recv_given_up_changes_nothing() {
 async fn a_probe_comes_first() {
     let mut router = Router::builder().build();
     let endpoint = router.bind(&any_port()).await.unwrap();
-    let mut req = Req::builder().routing_id(support::id("asker")).probe_router(true).build();
+    let mut req = Req::builder().routing_id(zmtp_testkit::id("asker")).probe_router(true).build();
     req.connect(&endpoint).unwrap();
     req.send(Message::from("q")).await.unwrap();
     let (peer, probe) = soon("the probe", router.recv()).await.unwrap();
-    assert_eq!((&peer, probe), (&support::id("asker"), Message::from("")));
+    assert_eq!((&peer, probe), (&zmtp_testkit::id("asker"), Message::from("")));
     let (_, request) = soon("the request", router.recv()).await.unwrap();
     assert_eq!(request, Message::from_frames(["", "q"]));
     router.send(&peer, Message::from_frames(["", "a"])).await.unwrap();

@@ -1,12 +1,10 @@
 //! Options of ROUTER and of who talks to it that name peers: CONNECT_ROUTING_ID, PROBE_ROUTER.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::time::Duration;
 
-use support::{any_port, dead_port, id, soon, until};
 use zmtp::{ConnectError, Dealer, Message, MonitorEvent, Reconnect, Router};
+use zmtp_testkit::{any_port, dead_port, id, soon, until};
 
 #[tokio::test]
 async fn a_name_given_to_an_endpoint_counts_from_the_start_and_over_reconnects() {

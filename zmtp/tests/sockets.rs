@@ -1,16 +1,14 @@
 //! ROUTER and DEALER over real loopback sockets: who reaches whom, under which name, and who is told what.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::collections::HashSet;
 use std::time::Duration;
 
-use support::{Raw, any_port, dead_port, echo, frame, id, named_dealer, soon, until, wire};
 use zmtp::{
     BindError, ConnectError, Dealer, Endpoint, Handover, Message, MonitorEvent, Reason, Reconnect, Router, RouterEvent,
     SendFailure,
 };
+use zmtp_testkit::{Raw, any_port, dead_port, echo, frame, id, named_dealer, soon, until, wire};
 
 async fn bound_router() -> (Router, Endpoint) {
     let router = Router::builder().build();
@@ -101,7 +99,7 @@ async fn routing_ids_are_the_peers_own_or_made_up() {
 }
 
 #[tokio::test]
-async fn b07_a_duplicate_is_closed_and_gets_in_when_the_first_has_left() {
+async fn pitfall_18_b07_a_duplicate_is_closed_and_gets_in_when_the_first_has_left() {
     let (mut router, endpoint) = bound_router().await;
     let mut events = router.monitor();
     let first = named_dealer("w");
@@ -134,7 +132,7 @@ async fn b07_a_duplicate_is_closed_and_gets_in_when_the_first_has_left() {
 }
 
 #[tokio::test]
-async fn b07_handover_replaces_a_frozen_peer_at_once_and_closes_it() {
+async fn pitfall_18_b07_handover_replaces_a_frozen_peer_at_once_and_closes_it() {
     let mut router = Router::builder().handover(Handover::Replace).build();
     let endpoint = router.bind(&any_port()).await.unwrap();
     // Takes the id and then never says or reads anything.
@@ -299,7 +297,7 @@ async fn a_dialer_that_gave_up_takes_no_more_messages() {
     let mut events = dealer.monitor();
     dealer.connect(&Endpoint::from(listener.local_addr().unwrap())).unwrap();
     let mut raw = Raw(listener.accept().await.unwrap().0);
-    raw.send(&[support::greeting(), support::command("ERROR", b"\x03400")].concat()).await;
+    raw.send(&[zmtp_testkit::greeting(), zmtp_testkit::command("ERROR", b"\x03400")].concat()).await;
     until(&mut events, "GaveUp", |event| matches!(event, MonitorEvent::GaveUp { .. }).then_some(())).await;
     raw.closed().await;
     assert_eq!(dealer.try_send(Message::from("x")).unwrap_err().reason, SendFailure::Full);

@@ -2,15 +2,13 @@
 //! believed, and what is buffered stays bounded.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::time::Instant;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use support::{Hand, command, config, frame, greeting, header, long_frame, property, ready};
 use zmtp::connection::{ConnectionConfig, ConnectionError, Event};
 use zmtp::{Limits, Message, SocketType};
+use zmtp_testkit::{Hand, command, config, frame, greeting, header, long_frame, property, ready};
 
 const LIMITS: Limits = Limits { frame: 1000, message: 3000 };
 /// Largest command accepted.

@@ -1,14 +1,12 @@
 //! The byte vectors of libzmq 4.3.5 through [`zmtp::connection::Connection`], in both directions.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::time::{Duration, Instant};
 
-use support::{Hand, command, config, frame, greeting, hex, ready};
 use zmtp::connection::{ConnectionConfig, ConnectionError, Event};
 use zmtp::wire::greeting::Version;
 use zmtp::{Heartbeat, Message, PeerInfo, RoutingId, SocketType};
+use zmtp_testkit::{Hand, command, config, frame, greeting, hex, ready};
 
 const READY_DEALER_WORKER_1: &str = "0431 05 5245414459 0b 536f636b65742d54797065 00000006 4445414c4552 \
                                      08 4964656e74697479 00000008 776f726b65722d31";

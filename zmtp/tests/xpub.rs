@@ -1,12 +1,10 @@
 //! XPUB and XSUB over real loopback sockets: what their applications hear and decide.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
 use std::time::Duration;
 
-use support::{any_port, frame, raw_to, settled, soon, until, wire, wish};
 use zmtp::{Endpoint, Message, MonitorEvent, Pub, Reason, SendFailure, Sub, Verbosity, XPub, XPubEvent, XSub};
+use zmtp_testkit::{any_port, frame, raw_to, settled, soon, until, wire, wish};
 
 fn text(text: impl Into<String>) -> Message {
     Message::from(text.into())

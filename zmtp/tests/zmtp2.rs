@@ -1,19 +1,17 @@
 //! ZMTP 2.0 peers (libzmq 3.2), played by hand: served under NULL. Older ones are refused.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-mod support;
-
 use std::time::{Duration, Instant};
 
-use support::{
-    Hand, Raw, Target, command, config, echo, frame, greeting, hex, id, long_frame, ready, soon, until, wire,
-};
 use tokio::net::TcpListener;
 use zmtp::connection::{ConnectionConfig, ConnectionError, Event};
 use zmtp::wire::frame::FrameError;
 use zmtp::wire::greeting::{GreetingError, Version};
 use zmtp::{
     Dealer, Endpoint, Heartbeat, Limits, Message, MonitorEvent, Reason, Router, RoutingId, RoutingIdError, SocketType,
+};
+use zmtp_testkit::{
+    Hand, Raw, Target, command, config, echo, frame, greeting, hex, id, long_frame, ready, soon, until, wire,
 };
 
 const SIGNATURE: &str = "ff 0000000000000001 7f";

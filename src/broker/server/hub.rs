@@ -1,19 +1,16 @@
 //! [`Hub`]: the task that owns the core. Reads what is there, steps the core, carries out what it wants.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use tokio::sync::mpsc;
-use tokio::time::Sleep;
 use tracing::debug;
-use zmtp::{Reason, RouterEvent, SendFailure};
+use zmtp::RouterEvent;
 
 use super::sockets::{Sockets, warn_fixed};
 use super::{Control, ServerConf, ServerError};
 use crate::broker::{Broker, DownReason, Effect, Gate, Input, SocketId, Why};
-use crate::clock::Now;
+use crate::clock::{Alarm, Now};
 use crate::store::Store;
 
 /// Most events taken from one socket before what follows from them is carried out.
@@ -28,16 +25,10 @@ pub(super) struct Hub {
     sockets: Sockets,
     /// What the core wants, not carried out yet.
     effects: Vec<Effect>,
-    timer: Option<Timer>,
+    alarm: Alarm,
     /// Sockets that are to take no new connections.
     unbinding: Vec<SocketId>,
     state: State,
-}
-
-#[derive(Debug)]
-struct Timer {
-    sleep: Pin<Box<Sleep>>,
-    at: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +54,7 @@ impl Hub {
             store,
             sockets,
             effects: Vec::new(),
-            timer: None,
+            alarm: Alarm::default(),
             unbinding: Vec::new(),
             state: State::Running,
         }
@@ -103,27 +94,7 @@ impl Hub {
         if let Poll::Ready(Some(control)) = control.poll_recv(cx) {
             return Poll::Ready(Woken::Control(control));
         }
-        self.poll_deadline(cx).map(|()| Woken::Deadline)
-    }
-
-    /// Ready at the core's deadline. One that moved away leaves the timer alone: a Tick too many does nothing.
-    fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(due) = self.broker.deadline() else { return Poll::Pending };
-        let timer = match &mut self.timer {
-            Some(timer) => {
-                if due < timer.at {
-                    timer.sleep.as_mut().reset(due.into());
-                    timer.at = due;
-                }
-                timer
-            }
-            none => none.insert(Timer { sleep: Box::pin(tokio::time::sleep_until(due.into())), at: due }),
-        };
-        if timer.sleep.as_mut().poll(cx).is_pending() {
-            return Poll::Pending;
-        }
-        self.timer = None;
-        Poll::Ready(())
+        self.alarm.poll(self.broker.deadline(), cx).map(|()| Woken::Deadline)
     }
 
     /// Steps the core with everything that has arrived, so that what follows goes out in batches.
@@ -146,10 +117,7 @@ impl Hub {
             }
             RouterEvent::Up { peer, .. } => self.broker.step(now, Input::Up { socket, peer }, &mut self.effects),
             RouterEvent::Down { peer, reason } => {
-                let reason = match reason {
-                    Reason::Protocol(zmtp::connection::ConnectionError::Silent) => DownReason::Silent,
-                    _ => DownReason::Closed,
-                };
+                let reason = DownReason::from(&reason);
                 self.broker.step(now, Input::Down { socket, peer, reason }, &mut self.effects);
             }
             _ => {}
@@ -190,7 +158,7 @@ impl Hub {
             Effect::Send { socket, to, message, .. } => {
                 let Some(sender) = self.sockets.sender(socket) else { return };
                 let Err(error) = sender.try_send(&to, message) else { return };
-                let why = if error.reason == SendFailure::Full { Why::Full } else { Why::Gone };
+                let why = Why::from(error.reason);
                 debug!(%to, ?why, "not delivered");
                 let input = Input::Undelivered { socket, to, message: error.message, why };
                 self.broker.step(now, input, &mut self.effects);

@@ -49,22 +49,23 @@ impl MessageBuilder {
         self
     }
 
+    /// The finished message: what was added, then all frames of `rest`, of which large ones are shared instead of copied.
+    pub fn followed_by(mut self, rest: &Message) -> Message {
+        if self.frames == 0 {
+            return rest.clone();
+        }
+        self.start_frame();
+        let (copied, tail) = rest.to_copy_and_to_share();
+        self.head.put(copied);
+        self.head.into_message(tail, self.frames - 1 + rest.frame_count() as u32)
+    }
+
     /// The finished message; one empty frame if none was added.
     pub fn build(self) -> Message {
         if self.frames == 0 {
             return self.frame("").build();
         }
-        let head = match self.head {
-            Head::Inline { len, bytes } if self.tail.is_empty() => {
-                return Message(Wire::Inline { frames: self.frames as u8, len, bytes });
-            }
-            Head::Inline { len, bytes } => Bytes::copy_from_slice(&bytes[..len.into()]),
-            Head::Heap(head) if head.capacity() > 2 * head.len() && head.len() >= BY_REFERENCE => {
-                Bytes::copy_from_slice(&head)
-            }
-            Head::Heap(head) => head.into(),
-        };
-        Message::from_head_and_tail(head, self.tail, self.frames)
+        self.head.into_message(self.tail, self.frames)
     }
 
     /// Marks the frame before as followed by another and notes where the new one begins.
@@ -122,5 +123,20 @@ impl Head {
             }
             Self::Heap(bytes) => bytes.extend_from_slice(slice),
         }
+    }
+
+    /// The message of these frames, `tail` behind them, `frames` in all.
+    fn into_message(self, tail: Bytes, frames: u32) -> Message {
+        let head = match self {
+            Self::Inline { len, bytes } if tail.is_empty() => {
+                return Message(Wire::Inline { frames: frames as u8, len, bytes });
+            }
+            Self::Inline { len, bytes } => Bytes::copy_from_slice(&bytes[..len.into()]),
+            Self::Heap(head) if head.capacity() > 2 * head.len() && head.len() >= BY_REFERENCE => {
+                Bytes::copy_from_slice(&head)
+            }
+            Self::Heap(head) => head.into(),
+        };
+        Message::from_head_and_tail(head, tail, frames)
     }
 }

@@ -143,6 +143,11 @@ impl DealerSender {
     pub fn try_send(&self, message: Message) -> Result<(), SendError> {
         deal(&self.handle, &message).map_err(|reason| reason.with(message))
     }
+
+    /// As [`Dealer::close`].
+    pub async fn close(&self) {
+        self.handle.close().await;
+    }
 }
 
 impl Clone for DealerSender {

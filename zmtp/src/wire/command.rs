@@ -125,14 +125,14 @@ mod tests {
 
     /// Pitfall 15: a TTL of 656 tenths wraps to 64 ms in libzmq.
     #[test]
-    fn never_sends_a_ttl_that_overflows_libzmq() {
+    fn pitfall_15_never_sends_a_ttl_that_overflows_libzmq() {
         let mut out = Vec::new();
         put_ping(&mut out, Duration::from_secs(3600));
         assert_eq!(out[7..9], 655u16.to_be_bytes());
     }
 
     #[test]
-    fn honours_a_large_ttl_it_is_sent() {
+    fn pitfall_15_honours_a_large_ttl_it_is_sent() {
         let Ok(Command::Ping(ping)) = Command::parse(b"\x04PING\xff\xffctx") else { panic!("not a PING") };
         assert_eq!((ping.ttl, ping.context), (Duration::from_millis(6_553_500), &b"ctx"[..]));
     }

@@ -1,20 +1,19 @@
 //! One socket of this workspace, driven line by line over stdin and stdout by the Python suite.
 //!
-//! A line is a command and its words; the answer is one line, `ok ...` or `error ...`. Frames are written in hex, an
-//! empty one as `-`, and a large one as `@LENGTH:START`: the bytes 0 to 255 over and over, beginning at START. A received
-//! frame of more than 1,024 bytes is shown as `#LENGTH:ADLER32`. A ROUTER's messages begin with the peer's routing id, and
-//! an XPUB's subscriptions are messages of `01` or `00` and the topic.
+//! A line is a command and its words; the answer is one line, `ok ...` or `error ...`. How frames are written is told in
+//! [`interop::notation`]. A ROUTER's messages begin with the peer's routing id, and an XPUB's subscriptions are messages
+//! of `01` or `00` and the topic.
 //! End of input closes the socket and the program.
 
 mod options;
 mod socket;
 
 use std::collections::{HashSet, VecDeque};
-use std::fmt::Write as _;
 use std::io::{BufRead, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use interop::notation::{hex, number, parse_frame, parse_frames, show, unhex};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use zmtp::{Dealer, Endpoint, Message, MonitorEvent, RoutingId};
@@ -26,7 +25,6 @@ use self::socket::Socket;
 type Failure = String;
 
 const USAGE: &str = "the first command is: socket TYPE [name=value ...]";
-const SHOWN_IN_FULL: usize = 1024;
 
 fn main() -> Result<(), std::io::Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -227,62 +225,6 @@ fn text(error: impl std::fmt::Display) -> Failure {
     error.to_string()
 }
 
-fn number(word: &str) -> Result<usize, Failure> {
-    word.parse().map_err(|error| format!("{word}: {error}"))
-}
-
 fn millis(word: &str) -> Result<Duration, Failure> {
     number(word).map(|ms| Duration::from_millis(ms as u64))
-}
-
-fn parse_frames(words: &[&str]) -> Result<Vec<Vec<u8>>, Failure> {
-    words.iter().map(|word| parse_frame(word)).collect()
-}
-
-fn parse_frame(word: &str) -> Result<Vec<u8>, Failure> {
-    match (word, word.strip_prefix('@').and_then(|rest| rest.split_once(':'))) {
-        ("-", _) => Ok(Vec::new()),
-        (_, Some((length, start))) => Ok((0..=u8::MAX).cycle().skip(number(start)?).take(number(length)?).collect()),
-        (word, None) => unhex(word),
-    }
-}
-
-fn unhex(word: &str) -> Result<Vec<u8>, Failure> {
-    let digits = word.as_bytes().chunks(2);
-    digits
-        .map(|pair| std::str::from_utf8(pair).ok().and_then(|pair| u8::from_str_radix(pair, 16).ok()))
-        .collect::<Option<_>>()
-        .ok_or_else(|| format!("not hex: {word}"))
-}
-
-fn show(frames: &[Vec<u8>]) -> String {
-    let frames: Vec<String> = frames.iter().map(|frame| show_frame(frame)).collect();
-    frames.join(" ")
-}
-
-fn show_frame(frame: &[u8]) -> String {
-    match frame.len() {
-        0 => "-".to_owned(),
-        length if length > SHOWN_IN_FULL => format!("#{length}:{}", adler32(frame)),
-        _ => hex(frame),
-    }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// The checksum of RFC 1950, as zlib has it.
-fn adler32(bytes: &[u8]) -> u32 {
-    let (low, high) = bytes.chunks(5000).fold((1u32, 0u32), |(low, high), chunk| {
-        let (low, high) = chunk.iter().fold((low, high), |(low, high), byte| {
-            let low = low + u32::from(*byte);
-            (low, high + low)
-        });
-        (low % 65521, high % 65521)
-    });
-    high << 16 | low
 }

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use interop::notation::{number, unhex};
 use zmtp::{
     Dealer, Handover, Heartbeat, Ipv6, Limits, Pair, Pub, Pull, Push, Reconnect, Rep, Req, Router, RoutingId,
     SocketBuilder, Sub, Verbosity, XPub, XSub,
 };
 
 use crate::socket::Socket;
-use crate::{Failure, millis, number, text, unhex};
+use crate::{Failure, millis, text};
 
 /// Options of the `socket` command; times in milliseconds.
 #[derive(Default)]
@@ -54,6 +55,10 @@ impl<'a> Options<'a> {
         self.0.contains(&(name, "1"))
     }
 
+    fn value(&self, name: &str) -> Option<&'a str> {
+        self.0.iter().find(|(option, _)| *option == name).map(|(_, value)| *value)
+    }
+
     fn common<T>(&self, builder: SocketBuilder<T>) -> Result<SocketBuilder<T>, Failure> {
         let mut builder = builder.linger(Duration::from_secs(1));
         let mut reconnect = Reconnect { first: Duration::from_millis(100), longest: Duration::from_secs(5) };
@@ -70,14 +75,15 @@ impl<'a> Options<'a> {
                 "handshake" => builder = builder.handshake_timeout(millis(value)?),
                 "heartbeat" => {
                     let interval = millis(value)?;
-                    builder = builder.heartbeat(Heartbeat { interval, timeout: interval * 5, ttl: Duration::ZERO });
+                    let timeout = self.value("heartbeat_timeout").map_or(Ok(interval * 5), millis)?;
+                    builder = builder.heartbeat(Heartbeat { interval, timeout, ttl: Duration::ZERO });
                 }
                 "reconnect" => reconnect.first = millis(value)?,
                 "reconnect_max" => reconnect.longest = millis(value)?,
                 "max_frame" => limits.frame = number(value)? as u64,
                 "max_message" => limits.message = number(value)? as u64,
                 "ipv6" => builder = builder.ipv6(if *value == "1" { Ipv6::DualStack } else { Ipv6::Never }),
-                "handover" | "relaxed" | "correlate" | "verboser" => {}
+                "heartbeat_timeout" | "handover" | "relaxed" | "correlate" | "verboser" => {}
                 name if interop::security::OPTIONS.contains(&name) => {}
                 _ => return Err(format!("no such option: {name}")),
             }

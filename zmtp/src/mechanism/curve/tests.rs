@@ -60,7 +60,7 @@ fn server_pair() -> KeyPair {
 }
 
 #[test]
-fn keys_as_text() {
+fn curve_08_keys_as_text() {
     let client = client_pair();
     assert_eq!(client.public().as_bytes()[..], hex("bb88471d65e2659b30c55a5321cebb5aab2b70a398645c26dca2b2fcb43fc518"));
     assert_eq!(client.public().to_string(), "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID");
@@ -105,7 +105,7 @@ fn new(socket_type: SocketType, security: Security) -> Connection {
 }
 
 #[test]
-fn the_deterministic_handshake() {
+fn curve_03_09_the_deterministic_handshake() {
     let shared = |secret: u8, public: &str| {
         SharedKey::agree(&SecretKey::from([secret; 32]), &PublicKey::from(key(public))).unwrap()
     };
@@ -213,7 +213,7 @@ fn channel(last: u64) -> (Sealer, Opener) {
 }
 
 #[test]
-fn counters_end_before_they_wrap() {
+fn curve_02_counters_end_before_they_wrap() {
     let (mut sealer, mut opener) = channel(u64::MAX - 2);
     let mut out = Vec::new();
     sealer.seal_message(&mut &b"\x00\x01a"[..], &mut out);
@@ -238,7 +238,7 @@ fn a_counter_counts_only_with_a_box_that_opens() {
 }
 
 #[test]
-fn gaps_between_counters_are_fine() {
+fn curve_02_gaps_between_counters_are_fine() {
     let (_, mut opener) = channel(2);
     let (mut sealer, _) = channel(999);
     let mut out = Vec::new();

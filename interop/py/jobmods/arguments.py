@@ -1,0 +1,5 @@
+def two(a, b):
+    return [a, b]
+
+
+attribute = "not a function"

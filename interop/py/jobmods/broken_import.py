@@ -1,0 +1,1 @@
+raise ImportError("this module does not want to be imported")

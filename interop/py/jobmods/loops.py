@@ -1,0 +1,3 @@
+def for_ever():
+    while True:
+        pass

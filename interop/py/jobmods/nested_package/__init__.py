@@ -1,0 +1,3 @@
+from .inner import value
+
+__all__ = ["value"]

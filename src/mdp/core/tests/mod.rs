@@ -1,0 +1,7 @@
+mod acceptance;
+mod bridge;
+mod pitfalls;
+mod random;
+mod world;
+
+use world::World;
