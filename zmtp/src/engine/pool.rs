@@ -5,9 +5,9 @@ use bytes::BytesMut;
 use super::lock::Lock;
 
 /// Size of a fresh read buffer, in bytes.
-const FRESH: usize = 128 * 1024;
+const FRESH: usize = 64 * 1024;
 /// Most buffers kept.
-const KEEP: usize = 8;
+const KEEP: usize = 16;
 
 /// A few read buffers for all links of a socket: an idle connection holds none, and busy ones take turns with buffers
 /// that are still in the cache.
