@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 
 use super::SocketBuilder;
+use super::connections::connections;
 use super::handle::Handle;
 use super::receiving::Receiving;
 use crate::connection::PeerInfo;
@@ -79,14 +80,6 @@ impl Router {
         SocketBuilder::new(SocketType::Router)
     }
 
-    /// Listens on an endpoint; gives it back with its actual port.
-    ///
-    /// # Errors
-    /// The endpoint cannot be listened on, or the system refuses.
-    pub async fn bind(&self, endpoint: &Endpoint) -> Result<Endpoint, BindError> {
-        self.sender.bind(endpoint).await
-    }
-
     /// Connects to an endpoint, now and whenever the connection is lost.
     ///
     /// # Errors
@@ -105,17 +98,6 @@ impl Router {
             true => Ok(()),
             false => Err(ConnectError::RoutingIdInUse(peer.clone())),
         })
-    }
-
-    /// Stops listening on an endpoint. See [`RouterSender::unbind`].
-    pub async fn unbind(&self, endpoint: &Endpoint) -> bool {
-        self.sender.unbind(endpoint).await
-    }
-
-    /// Ends the connection to an endpoint given to [`connect`](Self::connect); what is queued for it is still sent,
-    /// within the linger time. Whether there was one.
-    pub fn disconnect(&self, endpoint: &Endpoint) -> bool {
-        self.sender.handle.disconnect(endpoint)
     }
 
     /// Sends to a peer; waits while its queue is full. See [`RouterSender::send`].
@@ -150,23 +132,13 @@ impl Router {
         self.receiver.recv_event().await
     }
 
-    /// What happens to the connections from now on.
-    pub fn monitor(&self) -> Monitor {
-        self.sender.handle.monitor()
-    }
-
     /// The two halves, for two tasks.
     pub fn split(self) -> (RouterSender, RouterReceiver) {
         (self.sender, self.receiver)
     }
-
-    /// Closes the socket: what is queued is sent, at most for as long as linger allows; waits until that is done.
-    ///
-    /// Dropping the socket does the same in the background.
-    pub async fn close(self) {
-        self.sender.close().await;
-    }
 }
+
+connections!(Router, sender.handle);
 
 /// The sending half of a [`Router`]; cheap to clone. The socket closes with its last handle.
 #[derive(Debug, Clone)]
