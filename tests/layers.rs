@@ -156,3 +156,13 @@ fn zmtp_knows_nothing_of_emqp() {
         assert!(!text.contains("emqp") && !text.contains("eventmq"), "{path} knows of eMQP");
     }
 }
+
+/// Pitfall 10 of the Majordomo programs: timers that follow a clock people set. Nothing of ours there could even read one.
+#[test]
+fn mdp_pitfall_10_every_time_is_monotonic() {
+    for (path, text) in sources("src/mdp") {
+        for word in ["SystemTime", "UNIX_EPOCH", "wall"] {
+            assert!(!text.contains(word), "{path} names {word}, which jumps when the clock is set");
+        }
+    }
+}

@@ -27,11 +27,14 @@ const SHARE: usize = 8;
 pub(crate) struct Waiting<J> {
     jobs: VecDeque<(u64, J)>,
     block: BytesMut,
+    /// The large block before, to be filled again when its messages are gone: its pages are there already, those of a new one
+    /// would be filled with zeros by the system one by one.
+    before: BytesMut,
 }
 
 impl<J> Default for Waiting<J> {
     fn default() -> Self {
-        Self { jobs: VecDeque::new(), block: BytesMut::new() }
+        Self { jobs: VecDeque::new(), block: BytesMut::new(), before: BytesMut::new() }
     }
 }
 
@@ -60,7 +63,12 @@ impl<J> Waiting<J> {
             return None;
         }
         if !self.block.try_reclaim(len + MARGIN) {
-            self.block = BytesMut::with_capacity(size);
+            let next = match self.before.try_reclaim(LARGE_BLOCK / 2) {
+                true => std::mem::take(&mut self.before),
+                false => BytesMut::with_capacity(size),
+            };
+            let full = std::mem::replace(&mut self.block, next);
+            self.before = if size == LARGE_BLOCK { full } else { BytesMut::new() };
         }
         Some(&mut self.block)
     }
@@ -94,7 +102,7 @@ impl<J> Waiting<J> {
             self.jobs.shrink_to(self.jobs.capacity() / 2);
         }
         if self.jobs.is_empty() {
-            self.block = BytesMut::new();
+            (self.block, self.before) = (BytesMut::new(), BytesMut::new());
         }
         job
     }
@@ -139,8 +147,26 @@ mod tests {
                 assert_eq!(queue.keep(&message, Some(Edit { frame: 1, body: b"more" })), edited);
             }
             while queue.pop().is_some() {}
-            assert_eq!(queue.block.capacity(), 0, "an empty queue holds no block");
+            let held = queue.block.capacity() + queue.before.capacity();
+            assert_eq!(held, 0, "an empty queue holds no block");
         }
+    }
+
+    #[test]
+    fn a_backlog_that_stays_as_long_uses_two_large_blocks_by_turns() {
+        let message = Message::single(vec![7; BLOCK]);
+        let many = BACKLOG / BLOCK + 64;
+        let mut queue = Waiting::default();
+        let mut places = std::collections::BTreeSet::new();
+        for n in 0..5 * LARGE_BLOCK / BLOCK {
+            let kept = queue.keep(&message, None);
+            if queue.len() == many {
+                places.insert(kept.wire()[0].as_ptr() as usize);
+                queue.pop();
+            }
+            queue.insert(n as u64, kept);
+        }
+        assert!(places.len() <= 2 * LARGE_BLOCK / BLOCK, "{} places", places.len());
     }
 
     #[test]

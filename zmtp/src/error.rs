@@ -77,6 +77,13 @@ pub enum SendFailure {
     Closed,
 }
 
+impl SendFailure {
+    /// The error that gives the message back.
+    pub(crate) fn with(self, message: Message) -> SendError {
+        SendError { reason: self, message }
+    }
+}
+
 /// Why a REQ has no reply, or a REP no request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]

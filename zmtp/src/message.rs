@@ -1,37 +1,61 @@
 //! [`Message`]: one ZeroMQ message, held as the bytes that go over the wire.
 
+mod builder;
+
 use std::fmt;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 
+pub use self::builder::MessageBuilder;
 use crate::wire::frame::{self, MORE};
 
 /// Bodies from this size on are kept by reference instead of being copied, in bytes.
 pub(crate) const BY_REFERENCE: usize = 8 * 1024;
 
+/// Length of the header of a frame that is small, in bytes: no flags, and the body's length.
+const SHORT_HEADER: usize = 2;
+/// Most bytes a message holds in itself, frame headers included: what makes it as large as one kept by reference.
+pub(crate) const INLINE: usize = 62;
+
 /// One message: one or more frames, sent and received whole.
 ///
 /// The frames lie behind each other with their ZMTP headers, exactly as on the wire (RFC 37 section "Framing"), so
 /// receiving a message is a slice of what was read and forwarding it is one copy of bytes that are encoded already.
-/// A message is immutable and cheap to clone.
+/// Up to 62 bytes, headers included, lie in the message itself. A message is immutable and cheap to clone.
 #[derive(Clone)]
-pub struct Message {
-    /// Whole frames; the last may be only a header whose body is the start of `tail`.
-    head: Bytes,
-    /// What follows `head`: nothing, or a body (and perhaps more frames) kept by reference.
-    tail: Bytes,
-    frames: u32,
+pub struct Message(Wire);
+
+#[derive(Clone)]
+enum Wire {
+    /// Whole frames, in the first `len` bytes.
+    Inline { frames: u8, len: u8, bytes: [u8; INLINE] },
+    Shared {
+        frames: u32,
+        /// Whole frames; the last may be only a header whose body is the start of `tail`.
+        head: Bytes,
+        /// What follows `head`: nothing, or a body (and perhaps more frames) kept by reference.
+        tail: Bytes,
+    },
 }
 
 impl Message {
     /// A message of one frame.
     pub fn single(body: impl AsRef<[u8]>) -> Self {
-        Self::builder().frame(body).build()
+        let body = body.as_ref();
+        let mut bytes = [0; INLINE];
+        match bytes.get_mut(SHORT_HEADER..SHORT_HEADER + body.len()) {
+            Some(place) => {
+                place.copy_from_slice(body);
+                bytes[1] = body.len() as u8;
+                Self(Wire::Inline { frames: 1, len: (SHORT_HEADER + body.len()) as u8, bytes })
+            }
+            None => Self::builder().frame(body).build(),
+        }
     }
 
     /// Puts a message together frame by frame.
     pub fn builder() -> MessageBuilder {
-        MessageBuilder { head: BytesMut::new(), tail: Bytes::new(), last: 0, frames: 0 }
+        MessageBuilder::new()
     }
 
     /// A message of the given frames; of one empty frame when there are none.
@@ -47,31 +71,77 @@ impl Message {
     pub fn copy_from(frames: &[&[u8]]) -> Self {
         let Some(last) = frames.len().checked_sub(1) else { return Self::builder().build() };
         let len = frames.iter().map(|body| frame::header_len(body.len()) + body.len()).sum();
-        let mut wire = Vec::with_capacity(len);
+        let mut inline = [0; INLINE];
+        let mut heap = Vec::new();
+        let mut rest = match inline.get_mut(..len) {
+            Some(place) => place,
+            None => {
+                heap.resize(len, 0);
+                &mut heap[..]
+            }
+        };
         for (index, body) in frames.iter().enumerate() {
-            frame::put(&mut wire, if index < last { MORE } else { 0 }, body);
+            frame::put(&mut rest, if index < last { MORE } else { 0 }, body);
         }
-        Self { head: wire.into(), tail: Bytes::new(), frames: last as u32 + 1 }
+        let count = last as u32 + 1;
+        match heap.is_empty() {
+            true => Self(Wire::Inline { frames: count as u8, len: len as u8, bytes: inline }),
+            false => Self::shared(heap.into(), Bytes::new(), count),
+        }
     }
 
     /// A message from checked wire bytes: `frames` whole frames, MORE on all but the last, shortest length form.
     pub(crate) fn from_wire(wire: Bytes, frames: u32) -> Self {
-        Self { head: wire, tail: Bytes::new(), frames }
+        Self::inline(&wire, frames).unwrap_or_else(|| Self::shared(wire, Bytes::new(), frames))
+    }
+
+    /// As [`from_wire`](Self::from_wire), of the first `len` bytes of `input`, which are taken out of it.
+    pub(crate) fn split_from(input: &mut BytesMut, len: usize, frames: u32) -> Self {
+        if len > INLINE {
+            return Self::shared(input.split_to(len).freeze(), Bytes::new(), frames);
+        }
+        let bytes = match input.first_chunk() {
+            // Whatever comes behind: a copy of fixed length is a few instructions, one of any length is a call.
+            Some(bytes) => *bytes,
+            None => {
+                let mut bytes = [0; INLINE];
+                bytes[..len].copy_from_slice(&input[..len]);
+                bytes
+            }
+        };
+        input.advance(len);
+        Self(Wire::Inline { frames: frames as u8, len: len as u8, bytes })
     }
 
     /// As [`from_wire`](Self::from_wire), the body of the last frame apart in `tail`, unless that is empty.
     pub(crate) fn from_head_and_tail(head: Bytes, tail: Bytes, frames: u32) -> Self {
-        Self { head, tail, frames }
+        if tail.is_empty() { Self::from_wire(head, frames) } else { Self::shared(head, tail, frames) }
+    }
+
+    /// A copy of whole frames, if they are few bytes.
+    fn inline(wire: &[u8], frames: u32) -> Option<Self> {
+        let mut bytes = [0; INLINE];
+        bytes.get_mut(..wire.len())?.copy_from_slice(wire);
+        // A frame has two bytes at least: there are far fewer than 256.
+        Some(Self(Wire::Inline { frames: frames as u8, len: wire.len() as u8, bytes }))
+    }
+
+    fn shared(head: Bytes, tail: Bytes, frames: u32) -> Self {
+        Self(Wire::Shared { frames, head, tail })
     }
 
     /// The number of frames, at least one.
     pub fn frame_count(&self) -> usize {
-        self.frames as usize
+        match self.0 {
+            Wire::Inline { frames, .. } => frames.into(),
+            Wire::Shared { frames, .. } => frames as usize,
+        }
     }
 
     /// The frames' bodies, first to last.
     pub fn frames(&self) -> Frames<'_> {
-        Frames { head: &self.head, tail: &self.tail }
+        let [head, tail] = self.wire();
+        Frames { head, tail }
     }
 
     /// The body of frame `index`, counted from zero.
@@ -79,44 +149,74 @@ impl Message {
         self.frames().nth(index)
     }
 
-    /// The body of frame `index` as a reference-counted slice, without copying it.
+    /// The body of frame `index` as a reference-counted slice: without copying it, unless the message is small.
     pub fn frame_bytes(&self, index: usize) -> Option<Bytes> {
         let body = self.frame(index)?;
-        if body.is_empty() {
-            return Some(Bytes::new());
-        }
-        let head = self.head.as_ptr_range();
-        let chunk = if head.contains(&body.as_ptr()) { &self.head } else { &self.tail };
+        let Some([head, tail]) = self.by_reference().filter(|_| !body.is_empty()) else {
+            return Some(Bytes::copy_from_slice(body));
+        };
+        let chunk = if head.as_ptr_range().contains(&body.as_ptr()) { head } else { tail };
         Some(chunk.slice_ref(body))
     }
 
     /// The length of the message on the wire, frame headers included, in bytes.
     pub fn wire_len(&self) -> usize {
-        self.head.len() + self.tail.len()
+        let [head, tail] = self.wire();
+        head.len() + tail.len()
     }
 
     /// The wire bytes: they are the concatenation of these two.
-    pub fn wire(&self) -> [&Bytes; 2] {
-        [&self.head, &self.tail]
+    pub fn wire(&self) -> [&[u8]; 2] {
+        match &self.0 {
+            Wire::Inline { len, bytes, .. } => [bytes.get(..usize::from(*len)).unwrap_or(bytes), &[]],
+            Wire::Shared { head, tail, .. } => [head, tail],
+        }
+    }
+
+    /// The wire bytes and what lies behind them, and how many they are, if the message holds them in itself.
+    pub(crate) fn in_itself(&self) -> Option<(&[u8; INLINE], usize)> {
+        match &self.0 {
+            Wire::Inline { len, bytes, .. } => Some((bytes, usize::from(*len))),
+            Wire::Shared { .. } => None,
+        }
+    }
+
+    /// The same two, if the message is not one that holds its bytes in itself.
+    pub(crate) fn by_reference(&self) -> Option<[&Bytes; 2]> {
+        match &self.0 {
+            Wire::Inline { .. } => None,
+            Wire::Shared { head, tail, .. } => Some([head, tail]),
+        }
     }
 
     /// The message without its first `count` frames; `None` if that leaves none.
     pub fn skip_frames(&self, count: usize) -> Option<Self> {
-        let rest = u32::try_from(count).ok().and_then(|count| self.frames.checked_sub(count)).filter(|n| *n > 0)?;
+        let rest = self.frame_count().checked_sub(count).filter(|n| *n > 0)? as u32;
         let mut frames = self.frames();
         frames.by_ref().take(count).for_each(drop);
+        let Some([head, tail]) = self.by_reference() else { return Self::inline(frames.head, rest) };
         let used = self.wire_len() - frames.head.len() - frames.tail.len();
-        let cut = used.saturating_sub(self.head.len());
-        Some(Self { head: self.head.slice(used.min(self.head.len())..), tail: self.tail.slice(cut..), frames: rest })
+        let cut = used.saturating_sub(head.len());
+        Some(Self::from_head_and_tail(head.slice(used.min(head.len())..), tail.slice(cut..), rest))
     }
 
     /// The message with one more frame in front.
     pub fn prepend(&self, body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref();
-        let mut head = BytesMut::with_capacity(frame::header_len(body.len()) + body.len() + self.inline_len());
-        frame::put(&mut head, MORE, body);
-        let tail = self.append_to(&mut head);
-        Self { head: head.freeze(), tail, frames: self.frames + 1 }
+        let (copied, tail) = self.to_copy_and_to_share();
+        let mut new = BytesMut::with_capacity(frame::header_len(body.len()) + body.len() + copied.len());
+        frame::put(&mut new, MORE, body);
+        new.put_slice(copied);
+        Self::from_head_and_tail(new.freeze(), tail, self.frame_count() as u32 + 1)
+    }
+
+    /// What of the wire bytes is worth copying behind other frames, and what has to follow, shared.
+    fn to_copy_and_to_share(&self) -> (&[u8], Bytes) {
+        match self.by_reference() {
+            Some([head, tail]) if tail.is_empty() && head.len() >= BY_REFERENCE => (&[], head.clone()),
+            Some([head, tail]) => (head, tail.clone()),
+            None => (self.wire()[0], Bytes::new()),
+        }
     }
 
     /// The message with the body of frame `index` replaced. What lies behind that frame is shared, not copied.
@@ -124,28 +224,33 @@ impl Message {
     /// Gives the message back unchanged when it has no such frame.
     pub fn replace_frame(&self, index: usize, body: &[u8]) -> Self {
         let Some((start, end, more)) = self.frame_range(index) else { return self.clone() };
-        let mut head = BytesMut::with_capacity(start.min(self.head.len()) + frame::header_len(body.len()) + body.len());
-        self.put_range(&mut head, 0, start);
-        frame::put(&mut head, more, body);
-        let tail = if end >= self.head.len() {
-            self.tail.slice(end - self.head.len()..)
-        } else if self.tail.is_empty() {
-            self.head.slice(end..)
-        } else {
-            head.put_slice(&self.head[end..]);
-            self.tail.clone()
+        let [head, _] = self.wire();
+        let mut new = BytesMut::with_capacity(start.min(head.len()) + frame::header_len(body.len()) + body.len());
+        self.put_range(&mut new, 0, start);
+        frame::put(&mut new, more, body);
+        let behind = match self.by_reference() {
+            Some([head, tail]) if end >= head.len() => tail.slice(end - head.len()..),
+            Some([head, tail]) if tail.is_empty() => head.slice(end..),
+            Some([_, tail]) => {
+                new.put_slice(&head[end..]);
+                tail.clone()
+            }
+            None => {
+                new.put_slice(&head[end..]);
+                Bytes::new()
+            }
         };
-        Self { head: head.freeze(), tail, frames: self.frames }
+        Self::from_head_and_tail(new.freeze(), behind, self.frame_count() as u32)
     }
 
     /// A copy in one allocation of its own size, which shares nothing with the buffer the message was read into.
     ///
     /// For messages that are kept: a slice keeps all of what was read with it alive.
     pub fn compact(&self) -> Self {
-        let mut wire = Vec::with_capacity(self.wire_len());
-        wire.extend_from_slice(&self.head);
-        wire.extend_from_slice(&self.tail);
-        Self { head: wire.into(), tail: Bytes::new(), frames: self.frames }
+        match self.by_reference() {
+            None => self.clone(),
+            Some(_) => Self::from_wire(self.wire().concat().into(), self.frame_count() as u32),
+        }
     }
 
     /// As [`compact`](Self::compact), the copy a piece of `block`: cheaper for many small messages that are kept and given
@@ -153,9 +258,12 @@ impl Message {
     ///
     /// A full block is replaced by one of the capacity it was made with (up to 64 KiB), or reused if nothing lies in it.
     pub fn compact_into(&self, block: &mut BytesMut) -> Self {
+        if self.by_reference().is_none() {
+            return self.clone();
+        }
         block.reserve(self.wire_len());
         self.put_range(block, 0, self.wire_len());
-        Self { head: block.split().freeze(), tail: Bytes::new(), frames: self.frames }
+        Self::from_wire(block.split().freeze(), self.frame_count() as u32)
     }
 
     /// [`replace_frame`](Self::replace_frame) and [`compact_into`](Self::compact_into) in one step.
@@ -165,7 +273,7 @@ impl Message {
         self.put_range(block, 0, start);
         frame::put(block, more, body);
         self.put_range(block, end, self.wire_len());
-        Self { head: block.split().freeze(), tail: Bytes::new(), frames: self.frames }
+        Self::from_wire(block.split().freeze(), self.frame_count() as u32)
     }
 
     /// Where frame `index` begins and ends on the wire, and its MORE flag; `None` if there is no such frame.
@@ -183,35 +291,16 @@ impl Message {
 
     /// Copies the wire bytes from `start` to `end`.
     fn put_range(&self, out: &mut BytesMut, start: usize, end: usize) {
-        let edge = self.head.len();
-        out.extend_from_slice(&self.head[start.min(edge)..end.min(edge)]);
-        out.extend_from_slice(&self.tail[start.saturating_sub(edge)..end.saturating_sub(edge)]);
-    }
-
-    /// Bytes of the message that [`append_to`](Self::append_to) copies.
-    fn inline_len(&self) -> usize {
-        if self.head.len() < BY_REFERENCE { self.head.len() } else { 0 }
-    }
-
-    /// Writes the message behind `out`, except what is returned, which has to follow it.
-    fn append_to(&self, out: &mut BytesMut) -> Bytes {
-        match (self.tail.is_empty(), self.head.len() < BY_REFERENCE) {
-            (_, true) => {
-                out.put_slice(&self.head);
-                self.tail.clone()
-            }
-            (true, false) => self.head.clone(),
-            (false, false) => {
-                out.put_slice(&self.head);
-                self.tail.clone()
-            }
-        }
+        let [head, tail] = self.wire();
+        let edge = head.len();
+        out.extend_from_slice(&head[start.min(edge)..end.min(edge)]);
+        out.extend_from_slice(&tail[start.saturating_sub(edge)..end.saturating_sub(edge)]);
     }
 }
 
 impl PartialEq for Message {
     fn eq(&self, other: &Self) -> bool {
-        self.frames == other.frames && self.frames().eq(other.frames())
+        self.frame_count() == other.frame_count() && self.frames().eq(other.frames())
     }
 }
 
@@ -294,80 +383,6 @@ impl<'a> Iterator for Frames<'a> {
     }
 }
 
-/// Builds a [`Message`] frame by frame; see [`Message::builder`].
-#[derive(Debug)]
-pub struct MessageBuilder {
-    head: BytesMut,
-    tail: Bytes,
-    /// Offset in `head` of the last frame's flags.
-    last: usize,
-    frames: u32,
-}
-
-impl MessageBuilder {
-    /// Reserves room for `bytes` more bytes of frames, headers included.
-    pub fn reserve(mut self, bytes: usize) -> Self {
-        self.head.reserve(bytes);
-        self
-    }
-
-    /// Appends a frame, copying its body.
-    pub fn frame(mut self, body: impl AsRef<[u8]>) -> Self {
-        let body = body.as_ref();
-        self.start_frame();
-        // Header and body in one allocation: written piece by piece, the first few bytes would have one of their own.
-        self.head.reserve(frame::header_len(body.len()) + body.len());
-        frame::put(&mut self.head, 0, body);
-        self
-    }
-
-    /// Appends a frame; a large body is kept by reference instead of being copied.
-    pub fn bytes(mut self, body: Bytes) -> Self {
-        if body.len() < BY_REFERENCE {
-            return self.frame(body);
-        }
-        self.start_frame();
-        frame::put_header(&mut self.head, 0, body.len());
-        self.tail = body;
-        self
-    }
-
-    /// The finished message: what was added, then all frames of `rest`, of which large ones are shared instead of copied.
-    pub fn followed_by(mut self, rest: &Message) -> Message {
-        if self.frames == 0 {
-            return rest.clone();
-        }
-        self.start_frame();
-        self.head.reserve(rest.inline_len());
-        let tail = rest.append_to(&mut self.head);
-        Message { head: self.head.freeze(), tail, frames: self.frames - 1 + rest.frames }
-    }
-
-    /// The finished message; one empty frame if none was added.
-    pub fn build(mut self) -> Message {
-        if self.frames == 0 {
-            return self.frame("").build();
-        }
-        if self.head.capacity() > 2 * self.head.len() && self.head.len() >= BY_REFERENCE {
-            self.head = BytesMut::from(&self.head[..]);
-        }
-        Message { head: self.head.freeze(), tail: self.tail, frames: self.frames }
-    }
-
-    /// Marks the frame before as followed by another and notes where the new one begins.
-    fn start_frame(&mut self) {
-        if !self.tail.is_empty() {
-            self.head.put_slice(&self.tail);
-            self.tail = Bytes::new();
-        }
-        if self.frames > 0 {
-            self.head[self.last] |= MORE;
-        }
-        self.last = self.head.len();
-        self.frames += 1;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -375,7 +390,7 @@ mod tests {
     use super::*;
 
     fn bodies() -> impl Strategy<Value = Vec<Vec<u8>>> {
-        let len = prop_oneof![0..20usize, 250..260usize, BY_REFERENCE - 2..BY_REFERENCE + 3];
+        let len = prop_oneof![0..20usize, INLINE - 6..INLINE + 6, 250..260usize, BY_REFERENCE - 2..BY_REFERENCE + 3];
         proptest::collection::vec((len, any::<u8>()).prop_map(|(n, b)| vec![b; n]), 1..6)
     }
 
@@ -387,6 +402,14 @@ mod tests {
             split = split.bytes(Bytes::copy_from_slice(body));
         }
         [whole, split.build()]
+    }
+
+    /// One cache line and a bit, however the bytes are held.
+    #[test]
+    fn small_messages_cost_no_more_room_than_large_ones() {
+        assert_eq!(size_of::<Message>(), 2 * size_of::<Bytes>() + 8);
+        assert!(Message::single([1; INLINE - 2]).by_reference().is_none());
+        assert!(Message::single([1; INLINE - 1]).by_reference().is_some());
     }
 
     proptest! {

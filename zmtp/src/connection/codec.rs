@@ -8,7 +8,7 @@ use crate::Message;
 use crate::mechanism::curve::sealed::{NAME, OVERHEAD, Opener, SEALED_COMMAND, SEALED_MORE, Sealer};
 use crate::mechanism::{SecurityFault, Stage, Transforms};
 use crate::message::BY_REFERENCE;
-use crate::wire::frame::{self, FrameHeader, MAX_HEADER, MORE};
+use crate::wire::frame::{self, FrameHeader, MORE};
 
 /// About this much is sealed ahead of what the transport takes, in bytes: what is queued is not in memory twice, and is
 /// still in the cache when it is written.
@@ -154,7 +154,7 @@ impl Sealed {
         if size > limits.frame {
             return Err(ConnectionError::FrameTooLarge { size, max: limits.frame });
         }
-        let size = (self.parts.len() + clear_header(0, len).0) as u64 + size;
+        let size = (self.parts.len() + frame::header(0, len).len()) as u64 + size;
         if size > limits.message {
             return Err(ConnectionError::MessageTooLarge { size, max: limits.message });
         }
@@ -167,9 +167,10 @@ impl Sealed {
     /// read, and a large last frame is one beside a copy of the others.
     fn add(&mut self, mut frame: BytesMut, flags: u8) -> Option<Message> {
         let more = if flags & SEALED_MORE == 0 { 0 } else { MORE };
-        let (len, header) = clear_header(more, frame.len() - OVERHEAD);
+        let header = frame::header(more, frame.len() - OVERHEAD);
+        let len = header.len();
         frame.advance(OVERHEAD - len);
-        frame[..len].copy_from_slice(&header[..len]);
+        frame[..len].copy_from_slice(&header);
         self.frames += 1;
         if more != 0 {
             self.parts.extend_from_slice(&frame);
@@ -183,13 +184,4 @@ impl Sealed {
         self.parts.extend_from_slice(&frame);
         Some(Message::from_head_and_tail(std::mem::take(&mut self.parts).freeze(), tail.freeze(), frames))
     }
-}
-
-/// A frame header in clear and its length.
-fn clear_header(flags: u8, len: usize) -> (usize, [u8; MAX_HEADER]) {
-    let mut header = [0; MAX_HEADER];
-    let mut rest = &mut header[..];
-    frame::put_header(&mut rest, flags, len);
-    let unused = rest.len();
-    (MAX_HEADER - unused, header)
 }

@@ -88,13 +88,11 @@ impl Inbound {
     }
 
     fn finish(&mut self, input: &mut BytesMut) -> Message {
-        let wire = if self.parts.is_empty() {
-            input.split_to(self.scanned).freeze()
-        } else {
-            self.parts.extend_from_slice(&input.split_to(self.scanned));
-            std::mem::take(&mut self.parts).freeze()
-        };
-        self.scanned = 0;
-        Message::from_wire(wire, std::mem::take(&mut self.frames))
+        let (scanned, frames) = (std::mem::take(&mut self.scanned), std::mem::take(&mut self.frames));
+        if self.parts.is_empty() {
+            return Message::split_from(input, scanned, frames);
+        }
+        self.parts.extend_from_slice(&input.split_to(scanned));
+        Message::from_wire(std::mem::take(&mut self.parts).freeze(), frames)
     }
 }

@@ -32,7 +32,14 @@ impl Transmit {
 
     /// Appends a whole message.
     pub fn push(&mut self, message: &Message) {
-        for chunk in message.wire() {
+        if let Some((bytes, len)) = message.in_itself() {
+            // A copy of fixed length is a few instructions, one of any length is a call.
+            let end = self.run.len() + len;
+            self.run.extend_from_slice(bytes);
+            self.run.truncate(end);
+            return;
+        }
+        for chunk in message.by_reference().into_iter().flatten() {
             if chunk.len() < BY_REFERENCE {
                 self.run.extend_from_slice(chunk);
             } else {

@@ -115,8 +115,8 @@ mod tests {
                 // As `Pipe::push_behind` does.
                 let prefix = Message::from_frames([[i as u8; 5]]);
                 if i % 3 == 0 {
-                    let [prefix, _] = message.prepend(prefix.frame(0).unwrap()).compact().wire().map(Bytes::clone);
-                    queued.run_mut().extend_from_slice(&prefix[..7]);
+                    let behind_prefix = message.prepend(prefix.frame(0).unwrap()).compact();
+                    queued.run_mut().extend_from_slice(&behind_prefix.wire()[0][..7]);
                 }
                 queued.push(message);
                 let message = if i % 3 == 0 { message.prepend(prefix.frame(0).unwrap()) } else { message.clone() };

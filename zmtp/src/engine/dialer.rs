@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::core::{Core, Running};
 use super::inproc;
-use super::link::{LinkContext, LinkEnd, drive, now};
+use super::link::{drive, now};
+use super::membership::{LinkContext, LinkEnd};
 use super::pipe::{Order, Pipe};
 use super::transport;
 use crate::Endpoint;

@@ -25,9 +25,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::core::Core;
 use super::decode::decode;
-use super::link::{LinkContext, LinkEnd, Membership, now};
+use super::link::now;
 use super::listener::admit;
 use super::lock::Lock;
+use super::membership::{LinkContext, LinkEnd, Membership};
 use super::pipe::{AbortReason, Asleep, LinkWaits, Order, Pipe, Taken};
 use crate::connection::{ConnectionError, Event, PeerInfo, Transmit};
 use crate::monitor::{MonitorEvent, Reason};

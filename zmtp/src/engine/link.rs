@@ -3,7 +3,6 @@
 //! One hand-written poll loop: read what is there, decode, deliver; take what is queued, write; sleep. Timers are armed
 //! only when a deadline moves closer, and a link at rest holds no read buffer.
 
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -16,13 +15,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Sleep;
 use tokio_util::io::poll_read_buf;
 
-use super::core::{Core, LinkId};
+use super::core::Core;
+use super::membership::{LinkContext, LinkEnd, Membership};
 use super::pipe::{AbortReason, Asleep, LinkWaits, Order, Pipe, Taken};
 use super::pool::BufferPool;
-use crate::connection::{Connection, ConnectionError, Event, Transmit};
-use crate::monitor::{MonitorEvent, Reason};
-use crate::pattern::{Origin, Pattern};
-use crate::{Endpoint, PeerAddress, RoutingId};
+use crate::connection::{Connection, Event, Transmit};
+use crate::monitor::Reason;
+use crate::pattern::Pattern;
 
 /// Most messages decoded before they are delivered and others get their turn.
 const BATCH: usize = 256;
@@ -40,23 +39,6 @@ const SLICES: usize = 64;
 /// A larger list of events is given back before sleeping.
 const KEEP_EVENTS: usize = 64;
 
-/// Where a link comes from.
-#[derive(Debug, Clone)]
-pub(crate) struct LinkContext {
-    pub(crate) id: LinkId,
-    pub(crate) endpoint: Endpoint,
-    pub(crate) peer: PeerAddress,
-    pub(crate) origin: Origin,
-}
-
-/// How a link ended.
-#[derive(Debug)]
-pub(crate) struct LinkEnd {
-    pub(crate) reason: Reason,
-    /// Whether the handshake had been completed.
-    pub(crate) established: bool,
-}
-
 /// Drives one connection, which [`Core::enter`] has let in, to its end.
 pub(crate) async fn drive<S, P>(stream: S, context: LinkContext, pipe: Arc<Pipe>, core: Arc<Core<P>>) -> LinkEnd
 where
@@ -65,9 +47,9 @@ where
 {
     let mut membership = Membership::new(context, pipe, core);
     let mut link = Link {
-        connection: Connection::new(membership.core.connection.clone(), now()).with_address(membership.context.peer),
+        connection: Connection::new(membership.core.connection.clone(), now()).with_address(membership.peer_address()),
         stream,
-        input: None,
+        input: Input::Nothing,
         oversized: false,
         undecoded: false,
         events: Vec::new(),
@@ -87,110 +69,10 @@ pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// A link's place in its socket. Leaves it when dropped, however the link ends.
-pub(super) struct Membership<P: Pattern> {
-    pub(super) core: Arc<Core<P>>,
-    context: LinkContext,
-    pub(super) pipe: Arc<Pipe>,
-    /// Set once the peer has been let in.
-    peer: Option<RoutingId>,
-    reason: Option<Reason>,
-}
-
-impl<P: Pattern> Drop for Membership<P> {
-    fn drop(&mut self) {
-        let reason = self.reason.take().unwrap_or(Reason::Failed);
-        self.core.leave(self.context.id, &self.pipe, self.context.origin, self.peer.as_ref(), &reason);
-        self.report(&reason);
-        self.core.tell(|| {
-            let (endpoint, peer) = (self.context.endpoint.clone(), self.context.peer);
-            match self.peer {
-                Some(_) => MonitorEvent::Disconnected { endpoint, peer, reason },
-                None => MonitorEvent::HandshakeFailed { endpoint, peer, reason },
-            }
-        });
-    }
-}
-
-impl<P: Pattern> Membership<P> {
-    pub(super) fn new(context: LinkContext, pipe: Arc<Pipe>, core: Arc<Core<P>>) -> Self {
-        Self { core, context, pipe, peer: None, reason: None }
-    }
-
-    /// Leaves for that reason.
-    pub(super) fn end(mut self, reason: Reason) -> LinkEnd {
-        self.reason = Some(reason.clone());
-        LinkEnd { reason, established: self.peer.is_some() }
-    }
-
-    /// Hands what a connection has to tell to the socket; the peer is let in at `Ready`.
-    pub(super) fn deliver(&mut self, events: &mut Vec<Event>) -> Result<(), Reason> {
-        if let Some(Event::Ready(_)) = events.first()
-            && let Event::Ready(info) = events.remove(0)
-        {
-            let told = info.clone();
-            let id = self.core.attach(self.context.id, &self.pipe, self.context.origin, info)?;
-            self.core.tell(|| MonitorEvent::HandshakeSucceeded {
-                endpoint: self.context.endpoint.clone(),
-                peer: self.context.peer,
-                routing_id: id.clone(),
-                info: told,
-            });
-            self.peer = Some(id);
-        }
-        let (Some(peer), false) = (&self.peer, events.is_empty()) else { return Ok(()) };
-        let mut messages = VecDeque::new();
-        if P::EXAMINES {
-            // Held until all is handed over: subscriptions reach the application in the order in which they took effect.
-            let mut pattern = self.core.pattern.lock();
-            let examined = events.drain(..).try_for_each(|e| pattern.examine(self.context.id, e, &mut messages));
-            self.core.deliver(peer, &self.pipe, messages);
-            return examined;
-        } else if self.core.receives() {
-            messages.reserve(events.len());
-            for event in events.drain(..) {
-                // Subscriptions are nothing to these: libzmq would hand them to the application as data.
-                if let Event::Message(message) = event {
-                    messages.push_back(message);
-                }
-            }
-            self.core.deliver(peer, &self.pipe, messages);
-        } else {
-            events.clear();
-        }
-        Ok(())
-    }
-
-    /// One line for what an operator should know; a flood of like troubles gives one line.
-    fn report(&self, reason: &Reason) {
-        let kind = match reason {
-            Reason::Protocol(ConnectionError::Silent) => None,
-            Reason::Protocol(error) => Some(error.kind()),
-            Reason::DuplicateRoutingId(_) => Some(15),
-            Reason::Crowded => Some(16),
-            Reason::Failed => Some(17),
-            Reason::Unread => Some(19),
-            Reason::Paired => Some(20),
-            Reason::TooManyTopics => Some(21),
-            _ => None,
-        };
-        let (endpoint, peer) = (&self.context.endpoint, self.context.peer);
-        match kind.map(|kind| self.core.throttle.admit(kind, now())) {
-            None => tracing::debug!(%endpoint, %peer, %reason, "connection ended"),
-            Some(None) => {}
-            Some(Some(0)) => tracing::warn!(%endpoint, %peer, %reason, "connection dropped"),
-            Some(Some(more)) => {
-                tracing::warn!(%endpoint, %peer, %reason, "connection dropped, and {more} more like it since the last such line");
-            }
-        }
-    }
-}
-
 struct Link<S> {
     stream: S,
     connection: Connection,
-    /// Bytes read and not decoded, in a buffer of the pool while the link is awake.
-    input: Option<BytesMut>,
+    input: Input,
     /// `input` has grown beyond what the pool keeps. What is left of it after a large message would keep all of it alive.
     oversized: bool,
     /// Decoding stopped at its budget: there may be whole messages in `input`.
@@ -201,6 +83,15 @@ struct Link<S> {
     phase: Phase,
     /// Why writing failed: what the peer had sent before is still read and delivered, then the link ends.
     broken: Option<Reason>,
+}
+
+/// Bytes read and not decoded.
+enum Input {
+    Nothing,
+    /// A few, while the link sleeps.
+    Stash(Box<[u8]>),
+    /// In a buffer of the pool.
+    Buffer(BytesMut),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -302,10 +193,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         }
         let mut input = self.take_input(&at.core);
         if !std::mem::take(&mut self.undecoded) {
-            self.make_room(&mut input);
+            self.make_room(&mut input, &at.core);
             match poll_read_buf(Pin::new(&mut self.stream), cx, &mut input) {
                 Poll::Pending => {
-                    self.input = Some(input);
+                    self.input = Input::Buffer(input);
                     return self.broken.take().map_or(Ok(Step::Idle), Err);
                 }
                 Poll::Ready(Err(_) | Ok(0)) if closing => return Err(Reason::Closed),
@@ -318,36 +209,49 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         }
         if closing {
             input.clear();
-            self.input = Some(input);
+            self.input = Input::Buffer(input);
             return Ok(Step::Progress);
         }
         let result = self.connection.receive(&mut input, budget, now, &mut self.events);
         self.undecoded = !self.events.is_empty() && self.events.len() >= budget;
-        self.input = Some(input);
+        self.input = Input::Buffer(input);
         at.deliver(&mut self.events)?;
         result?;
         Ok(Step::Progress)
     }
 
-    /// The buffer to read into, with what is left from the last read at its front.
+    /// The buffer to decode from, with what is left from the last read at its front.
     fn take_input<P>(&mut self, core: &Core<P>) -> BytesMut {
-        match self.input.take() {
-            Some(input) if input.capacity() > STASH => input,
-            Some(stash) => {
-                let mut input = core.pool.take();
+        match std::mem::replace(&mut self.input, Input::Nothing) {
+            Input::Buffer(input) => input,
+            Input::Nothing => core.pool.take(0),
+            Input::Stash(stash) => {
+                let mut input = core.pool.take(0);
                 input.extend_from_slice(&stash);
                 input
             }
-            None => core.pool.take(),
         }
     }
 
-    fn make_room(&mut self, input: &mut BytesMut) {
+    /// Room to read into: in the same buffer, or, when that is used up, in another.
+    fn make_room<P>(&mut self, input: &mut BytesMut, core: &Core<P>) {
         let room = self.connection.wanted().min(MAX_RESERVE).min(input.len()).max(MIN_READ);
-        if input.capacity() - input.len() < room {
-            input.reserve(room.max(4 * MIN_READ));
+        if input.capacity() - input.len() >= room || (!self.oversized && input.try_reclaim(room)) {
+            return;
         }
-        self.oversized |= input.capacity() > BufferPool::LARGEST;
+        let room = room.max(4 * MIN_READ);
+        if input.len() + room > BufferPool::LARGEST {
+            // Grows by doubling, as a large frame arrives.
+            input.reserve(room);
+            self.oversized |= input.capacity() > BufferPool::LARGEST;
+            return;
+        }
+        let mut next = core.pool.take(input.len() + room);
+        next.extend_from_slice(input);
+        let used = std::mem::replace(input, next);
+        if !std::mem::take(&mut self.oversized) {
+            core.pool.put(used);
+        }
     }
 
     /// Gives the read buffer back before sleeping, keeping at most a few bytes of an unfinished frame.
@@ -355,13 +259,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Link<S> {
         if self.events.capacity() > KEEP_EVENTS {
             self.events = Vec::new();
         }
-        match self.input.take() {
-            Some(mut input) if input.len() <= STASH => {
+        match std::mem::replace(&mut self.input, Input::Nothing) {
+            Input::Buffer(input) if input.len() <= STASH => {
                 if !input.is_empty() {
-                    self.input = Some(BytesMut::from(&input[..]));
-                    input.clear();
+                    self.input = Input::Stash(input[..].into());
                 }
-                if !std::mem::take(&mut self.oversized) && input.capacity() > STASH {
+                if !std::mem::take(&mut self.oversized) {
                     core.pool.put(input);
                 }
             }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::core::{Core, Running};
 use super::inproc;
-use super::link::{LinkContext, drive, now};
+use super::link::{drive, now};
+use super::membership::LinkContext;
 use super::pipe::Pipe;
 use super::transport::{self, Listener, Stream};
 use crate::monitor::{MonitorEvent, Reason};

@@ -11,6 +11,7 @@ mod ipc;
 pub(crate) mod link;
 pub(crate) mod listener;
 pub(crate) mod lock;
+pub(crate) mod membership;
 pub(crate) mod pipe;
 pub(crate) mod pool;
 mod tcp;

@@ -6,17 +6,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use futures_sink::Sink;
 use tokio::sync::Notify;
 
 use super::SocketBuilder;
+use super::connections::{connections, sink};
 use super::handle::Handle;
 use super::outgoing::Outgoing;
 use super::push::deal;
 use super::receiving::Receiving;
-use crate::monitor::Monitor;
 use crate::pattern::Rotation;
-use crate::{BindError, ConnectError, Endpoint, Message, RecvError, SendError, SocketType};
+use crate::{ConnectError, Endpoint, Message, RecvError, SendError, SocketType};
 
 /// A DEALER socket: round robin out, fair-queued in (RFC 28). See [`Router`](crate::Router) for an example.
 #[derive(Debug)]
@@ -43,32 +42,12 @@ impl Dealer {
         SocketBuilder::new(SocketType::Dealer)
     }
 
-    /// Listens on an endpoint; gives it back with its actual port.
-    ///
-    /// # Errors
-    /// The endpoint cannot be listened on, or the system refuses.
-    pub async fn bind(&self, endpoint: &Endpoint) -> Result<Endpoint, BindError> {
-        self.sender.handle.bind(endpoint).await
-    }
-
     /// Connects to an endpoint, now and whenever the connection is lost. Messages may be sent at once: they wait.
     ///
     /// # Errors
     /// Only for an endpoint that can never be connected to; everything else is retried.
     pub fn connect(&self, endpoint: &Endpoint) -> Result<(), ConnectError> {
         self.sender.handle.connect(endpoint, |rotation, pipe| rotation.add(pipe))
-    }
-
-    /// Stops listening on an endpoint, named as [`bind`](Self::bind) gave it back, and waits until the port is free.
-    /// Its connections stay. Whether there was such a listener.
-    pub async fn unbind(&self, endpoint: &Endpoint) -> bool {
-        self.sender.handle.unbind(endpoint).await
-    }
-
-    /// Ends the connection to an endpoint given to [`connect`](Self::connect); what is queued for it is still sent,
-    /// within the linger time. Whether there was one.
-    pub fn disconnect(&self, endpoint: &Endpoint) -> bool {
-        self.sender.handle.disconnect(endpoint)
     }
 
     /// Sends to the next peer that has room; waits while none has. See [`DealerSender::send`].
@@ -95,11 +74,6 @@ impl Dealer {
         self.receiver.recv().await
     }
 
-    /// What happens to the connections from now on.
-    pub fn monitor(&self) -> Monitor {
-        self.sender.handle.monitor()
-    }
-
     /// The two halves, for two tasks.
     pub fn split(self) -> (DealerSender, DealerReceiver) {
         (self.sender, self.receiver)
@@ -109,16 +83,11 @@ impl Dealer {
     pub(crate) fn room(&self) -> Arc<Notify> {
         self.sender.handle.0.room.clone()
     }
-
-    /// Closes the socket: what is queued is sent, at most for as long as linger allows; waits until that is done.
-    ///
-    /// Dropping the socket does the same in the background.
-    pub async fn close(self) {
-        self.sender.handle.close().await;
-    }
 }
 
-/// The sending half of a [`Dealer`]; cheap to clone. Also a [`Sink`]. The socket closes with its last handle.
+connections!(Dealer, sender.handle);
+
+/// The sending half of a [`Dealer`]; cheap to clone. Also a [`Sink`](futures_sink::Sink). The socket closes with its last handle.
 #[derive(Debug)]
 pub struct DealerSender {
     handle: Arc<Handle<Rotation>>,
@@ -133,7 +102,7 @@ impl DealerSender {
     /// # Errors
     /// `Closed` if the socket is closed.
     pub async fn send(&self, message: Message) -> Result<(), SendError> {
-        self.handle.send(message, |message| self.try_send(message)).await
+        self.handle.send(message, |message| deal(&self.handle, message)).await
     }
 
     /// Queues a message for the next peer that has room, or gives it back at once with the reason.
@@ -141,7 +110,7 @@ impl DealerSender {
     /// # Errors
     /// `Full` if no peer has room or there is none; `Closed` if the socket is closed.
     pub fn try_send(&self, message: Message) -> Result<(), SendError> {
-        deal(&self.handle, message)
+        deal(&self.handle, &message).map_err(|reason| reason.with(message))
     }
 
     /// As [`Dealer::close`].
@@ -150,35 +119,7 @@ impl DealerSender {
     }
 }
 
-impl Clone for DealerSender {
-    /// Another handle. What is under way through this one as a [`Sink`] stays with it.
-    fn clone(&self) -> Self {
-        Self { handle: self.handle.clone(), outgoing: Outgoing::default() }
-    }
-}
-
-impl Sink<Message> for DealerSender {
-    type Error = SendError;
-
-    fn poll_ready(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-        self.poll_flush(cx)
-    }
-
-    fn start_send(self: Pin<&mut Self>, message: Message) -> Result<(), SendError> {
-        self.get_mut().outgoing.start(message);
-        Ok(())
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-        let Self { handle, outgoing } = self.get_mut();
-        outgoing.poll_flush(cx, &handle.0.room, |message| deal(handle, message))
-    }
-
-    /// Waits until everything is queued; the socket itself stays open.
-    fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-        self.poll_flush(cx)
-    }
-}
+sink!(DealerSender, deal);
 
 /// The receiving half of a [`Dealer`]. Also a [`Stream`], which ends when the socket is closed.
 #[derive(Debug)]

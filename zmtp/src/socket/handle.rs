@@ -19,15 +19,19 @@ use crate::{BindError, ConnectError, Endpoint, Message, SendError, SendFailure, 
 pub(super) struct Handle<P: Pattern>(pub(super) Arc<Core<P>>, Pace);
 
 /// Lets the links have a turn now and then while the application sends in a loop: they may be on its thread, and nothing
-/// else need ever make it wait.
+/// else need ever make it wait. What they take while it is still in the cache costs half.
 #[derive(Debug)]
 struct Pace {
-    sent: AtomicUsize,
-    every: usize,
+    /// Messages and bytes since the last turn.
+    messages: AtomicUsize,
+    bytes: AtomicUsize,
+    most_messages: usize,
 }
 
 /// Most messages sent without a turn for the links.
 const STRETCH: usize = 1024;
+/// Most bytes sent without one.
+const STRETCH_BYTES: usize = 256 * 1024;
 
 impl<P: Pattern> Drop for Handle<P> {
     fn drop(&mut self) {
@@ -37,7 +41,7 @@ impl<P: Pattern> Drop for Handle<P> {
 
 impl<P: Pattern> Handle<P> {
     pub(super) fn new(connection: ConnectionConfig, options: Options, pattern: P) -> Arc<Self> {
-        let every = match (options.send_hwm, connection.socket_type) {
+        let most_messages = match (options.send_hwm, connection.socket_type) {
             // It answers what it receives, and waits for that.
             (_, SocketType::Router) => usize::MAX,
             (0, _) => STRETCH,
@@ -46,21 +50,23 @@ impl<P: Pattern> Handle<P> {
             // They wait when a pipe is full.
             _ => usize::MAX,
         };
-        let pace = Pace { sent: AtomicUsize::new(0), every };
+        let pace = Pace { messages: AtomicUsize::new(0), bytes: AtomicUsize::new(0), most_messages };
         Arc::new(Self(Core::new(connection, options, pattern), pace))
     }
 
-    /// Gives the links a turn if they have not had one for long.
-    pub(super) async fn pace(&self) {
-        if self.1.every == usize::MAX {
+    /// To be called before a message is queued: gives the links a turn if they have not had one for long.
+    pub(super) async fn pace(&self, message: &Message) {
+        let Pace { messages, bytes, most_messages } = &self.1;
+        // Not exact when several tasks send, and need not be.
+        let sent = messages.load(Ordering::Relaxed) + 1;
+        let sent_bytes = bytes.load(Ordering::Relaxed) + message.wire_len();
+        if sent < *most_messages && sent_bytes < STRETCH_BYTES {
+            messages.store(sent, Ordering::Relaxed);
+            bytes.store(sent_bytes, Ordering::Relaxed);
             return;
         }
-        // Not exact when several tasks send, and need not be.
-        let sent = self.1.sent.load(Ordering::Relaxed) + 1;
-        if sent < self.1.every {
-            return self.1.sent.store(sent, Ordering::Relaxed);
-        }
-        self.1.sent.store(0, Ordering::Relaxed);
+        messages.store(0, Ordering::Relaxed);
+        bytes.store(0, Ordering::Relaxed);
         tokio::task::yield_now().await;
     }
 
@@ -68,24 +74,21 @@ impl<P: Pattern> Handle<P> {
     pub(super) async fn send(
         &self,
         message: Message,
-        mut try_send: impl FnMut(Message) -> Result<(), SendError>,
+        mut try_send: impl FnMut(&Message) -> Result<(), SendFailure>,
     ) -> Result<(), SendError> {
         // Before the message is queued, so that a caller who gives up while waiting has not sent it.
-        self.pace().await;
-        let mut message = match try_send(message) {
-            Err(SendError { reason: SendFailure::Full, message }) => message,
-            done => return done,
-        };
-        loop {
+        self.pace(&message).await;
+        let mut result = try_send(&message);
+        while let Err(SendFailure::Full) = result {
             // Registered before the attempt, so that room made in between is not missed.
             let mut room = pin!(self.0.room.notified());
             room.as_mut().enable();
-            match try_send(message) {
-                Err(SendError { reason: SendFailure::Full, message: back }) => message = back,
-                done => return done,
+            result = try_send(&message);
+            if let Err(SendFailure::Full) = result {
+                room.await;
             }
-            room.await;
         }
+        result.map_err(|reason| reason.with(message))
     }
 
     pub(super) async fn bind(&self, endpoint: &Endpoint) -> Result<Endpoint, BindError> {

@@ -1,6 +1,7 @@
 //! Sockets, one type each.
 
 mod builder;
+mod connections;
 mod dealer;
 pub(crate) mod end;
 mod handle;

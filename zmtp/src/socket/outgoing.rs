@@ -28,14 +28,14 @@ impl Outgoing {
         &mut self,
         cx: &mut Context<'_>,
         room: &Arc<Notify>,
-        try_send: impl Fn(Message) -> Result<(), SendError>,
+        try_send: impl Fn(&Message) -> Result<(), SendFailure>,
     ) -> Poll<Result<(), SendError>> {
         while let Some(message) = self.message.take() {
-            match try_send(message) {
-                Err(SendError { reason: SendFailure::Full, message }) => self.message = Some(message),
+            match try_send(&message) {
+                Err(SendFailure::Full) => self.message = Some(message),
                 done => {
                     self.room = None;
-                    return Poll::Ready(done);
+                    return Poll::Ready(done.map_err(|reason| reason.with(message)));
                 }
             }
             match &mut self.room {

@@ -6,17 +6,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use futures_sink::Sink;
 use tokio::sync::Notify;
 
 use super::SocketBuilder;
+use super::connections::{connections, sink};
 use super::handle::Handle;
 use super::outgoing::Outgoing;
 use super::receiving::Receiving;
 use crate::engine::pipe::PipeError;
-use crate::monitor::Monitor;
 use crate::pattern::Lone;
-use crate::{BindError, ConnectError, Endpoint, Message, RecvError, SendError, SendFailure, SocketType};
+use crate::{ConnectError, Endpoint, Message, RecvError, SendError, SendFailure, SocketType};
 
 /// A PAIR socket: one peer at a time, messages both ways (RFC 31).
 ///
@@ -61,14 +60,6 @@ impl Pair {
         SocketBuilder::new(SocketType::Pair)
     }
 
-    /// Listens on an endpoint; gives it back with its actual port.
-    ///
-    /// # Errors
-    /// The endpoint cannot be listened on, or the system refuses.
-    pub async fn bind(&self, endpoint: &Endpoint) -> Result<Endpoint, BindError> {
-        self.sender.handle.bind(endpoint).await
-    }
-
     /// Connects to an endpoint, now and whenever the connection is lost. Messages may be sent at once: they wait.
     ///
     /// While there is another peer, that one stays and the endpoint is tried again and again.
@@ -77,23 +68,6 @@ impl Pair {
     /// Only for an endpoint that can never be connected to; everything else is retried.
     pub fn connect(&self, endpoint: &Endpoint) -> Result<(), ConnectError> {
         self.sender.handle.connect(endpoint, |lone, pipe| lone.add(pipe))
-    }
-
-    /// Stops listening on an endpoint, named as [`bind`](Self::bind) gave it back, and waits until the port is free.
-    /// Its connections stay. Whether there was such a listener.
-    pub async fn unbind(&self, endpoint: &Endpoint) -> bool {
-        self.sender.handle.unbind(endpoint).await
-    }
-
-    /// Ends the connection to an endpoint given to [`connect`](Self::connect); what is queued for it is still sent,
-    /// within the linger time. Whether there was one.
-    pub fn disconnect(&self, endpoint: &Endpoint) -> bool {
-        self.sender.handle.disconnect(endpoint)
-    }
-
-    /// What happens to the connections from now on.
-    pub fn monitor(&self) -> Monitor {
-        self.sender.handle.monitor()
     }
 
     /// Sends to the peer; waits while there is none or its queue is full. See [`PairSender::send`].
@@ -134,16 +108,11 @@ impl Pair {
     pub(crate) fn room(&self) -> Arc<Notify> {
         self.sender.handle.0.room.clone()
     }
-
-    /// Closes the socket: what is queued is sent, at most for as long as linger allows; waits until that is done.
-    ///
-    /// Dropping the socket does the same in the background.
-    pub async fn close(self) {
-        self.sender.handle.close().await;
-    }
 }
 
-/// The sending half of a [`Pair`]; cheap to clone. Also a [`Sink`]. The socket closes with its last handle.
+connections!(Pair, sender.handle);
+
+/// The sending half of a [`Pair`]; cheap to clone. Also a [`Sink`](futures_sink::Sink). The socket closes with its last handle.
 #[derive(Debug)]
 pub struct PairSender {
     handle: Arc<Handle<Lone>>,
@@ -158,7 +127,7 @@ impl PairSender {
     /// # Errors
     /// `Closed` if the socket is closed.
     pub async fn send(&self, message: Message) -> Result<(), SendError> {
-        self.handle.send(message, |message| self.try_send(message)).await
+        self.handle.send(message, |message| push(&self.handle, message)).await
     }
 
     /// Queues a message for the peer, or gives it back at once with the reason.
@@ -166,48 +135,19 @@ impl PairSender {
     /// # Errors
     /// `Full` if the peer has no room or there is none; `Closed` if the socket is closed.
     pub fn try_send(&self, message: Message) -> Result<(), SendError> {
-        push(&self.handle, message)
+        push(&self.handle, &message).map_err(|reason| reason.with(message))
     }
 }
 
-impl Clone for PairSender {
-    /// Another handle. What is under way through this one as a [`Sink`] stays with it.
-    fn clone(&self) -> Self {
-        Self { handle: self.handle.clone(), outgoing: Outgoing::default() }
-    }
-}
+sink!(PairSender, push);
 
-impl Sink<Message> for PairSender {
-    type Error = SendError;
-
-    fn poll_ready(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-        self.poll_flush(cx)
-    }
-
-    fn start_send(self: Pin<&mut Self>, message: Message) -> Result<(), SendError> {
-        self.get_mut().outgoing.start(message);
-        Ok(())
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-        let Self { handle, outgoing } = self.get_mut();
-        outgoing.poll_flush(cx, &handle.0.room, |message| push(handle, message))
-    }
-
-    /// Waits until everything is queued; the socket itself stays open.
-    fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-        self.poll_flush(cx)
-    }
-}
-
-fn push(handle: &Handle<Lone>, message: Message) -> Result<(), SendError> {
-    let reason = match handle.0.pattern.lock().push(&message) {
-        Ok(()) => return Ok(()),
-        Err(_) if handle.0.closing.is_cancelled() => SendFailure::Closed,
+fn push(handle: &Handle<Lone>, message: &Message) -> Result<(), SendFailure> {
+    match handle.0.pattern.lock().push(message) {
+        Ok(()) => Ok(()),
+        Err(_) if handle.0.closing.is_cancelled() => Err(SendFailure::Closed),
         // A peer that is leaving: the next one will have room.
-        Err(PipeError::Full | PipeError::Closed) => SendFailure::Full,
-    };
-    Err(SendError { reason, message })
+        Err(PipeError::Full | PipeError::Closed) => Err(SendFailure::Full),
+    }
 }
 
 /// The receiving half of a [`Pair`]. Also a [`Stream`], which ends when the socket is closed.

@@ -7,10 +7,10 @@ use std::task::{Context, Poll};
 use futures_sink::Sink;
 
 use super::SocketBuilder;
+use super::connections::connections;
 use super::handle::Handle;
-use crate::monitor::Monitor;
 use crate::pattern::{PublishOptions, Publishing};
-use crate::{BindError, ConnectError, Endpoint, Message, SendError, SendFailure, SocketType};
+use crate::{ConnectError, Endpoint, Message, SendError, SendFailure, SocketType};
 
 /// A PUB socket: each message goes to the subscribers whose topics its first frame begins with, once however many do
 /// (RFC 29). It never waits: a subscriber whose queue is full does not get the message. What peers send is discarded.
@@ -53,37 +53,12 @@ impl Pub {
         SocketBuilder::new(SocketType::Pub)
     }
 
-    /// Listens on an endpoint; gives it back with its actual port.
-    ///
-    /// # Errors
-    /// The endpoint cannot be listened on, or the system refuses.
-    pub async fn bind(&self, endpoint: &Endpoint) -> Result<Endpoint, BindError> {
-        self.handle.bind(endpoint).await
-    }
-
     /// Connects to an endpoint, now and whenever the connection is lost.
     ///
     /// # Errors
     /// Only for an endpoint that can never be connected to; everything else is retried.
     pub fn connect(&self, endpoint: &Endpoint) -> Result<(), ConnectError> {
         self.handle.connect(endpoint, |_, _| {})
-    }
-
-    /// Stops listening on an endpoint, named as [`bind`](Self::bind) gave it back, and waits until the port is free.
-    /// Its connections stay. Whether there was such a listener.
-    pub async fn unbind(&self, endpoint: &Endpoint) -> bool {
-        self.handle.unbind(endpoint).await
-    }
-
-    /// Ends the connection to an endpoint given to [`connect`](Self::connect); what is queued for it is still sent,
-    /// within the linger time. Whether there was one.
-    pub fn disconnect(&self, endpoint: &Endpoint) -> bool {
-        self.handle.disconnect(endpoint)
-    }
-
-    /// What happens to the connections from now on.
-    pub fn monitor(&self) -> Monitor {
-        self.handle.monitor()
     }
 
     /// Sends to everybody who subscribes to it and has room. Does not wait for room, but lets connections work now and
@@ -94,7 +69,7 @@ impl Pub {
     /// # Errors
     /// `Closed` if the socket is closed.
     pub async fn send(&self, message: Message) -> Result<(), SendError> {
-        self.handle.pace().await;
+        self.handle.pace(&message).await;
         self.try_send(message)
     }
 
@@ -103,16 +78,11 @@ impl Pub {
     /// # Errors
     /// `Closed` if the socket is closed.
     pub fn try_send(&self, message: Message) -> Result<(), SendError> {
-        publish(&self.handle, message)
-    }
-
-    /// Closes the socket, for all its handles: what is queued is sent, at most for as long as linger allows; waits until that is done.
-    ///
-    /// Dropping the socket does the same in the background.
-    pub async fn close(self) {
-        self.handle.close().await;
+        publish(&self.handle, &message).map_err(|reason| reason.with(message))
     }
 }
+
+connections!(Pub, handle);
 
 impl Sink<Message> for Pub {
     type Error = SendError;
@@ -136,11 +106,10 @@ impl Sink<Message> for Pub {
 }
 
 /// Queues a message for all who want it; `Full` only for a socket that is to drop nothing.
-pub(super) fn publish(handle: &Handle<Publishing>, message: Message) -> Result<(), SendError> {
-    let reason = match handle.0.closing.is_cancelled() {
-        true => SendFailure::Closed,
-        false if handle.0.pattern.lock().push(&message) => return Ok(()),
-        false => SendFailure::Full,
-    };
-    Err(SendError { reason, message })
+pub(super) fn publish(handle: &Handle<Publishing>, message: &Message) -> Result<(), SendFailure> {
+    match handle.0.closing.is_cancelled() {
+        true => Err(SendFailure::Closed),
+        false if handle.0.pattern.lock().push(message) => Ok(()),
+        false => Err(SendFailure::Full),
+    }
 }

@@ -1,22 +1,19 @@
 //! [`Push`]: deals messages out to its peers in turn, and hears nothing.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use futures_sink::Sink;
 use tokio::sync::Notify;
 
 use super::SocketBuilder;
+use super::connections::{connections, sink};
 use super::handle::Handle;
 use super::outgoing::Outgoing;
-use crate::monitor::Monitor;
 use crate::pattern::Rotation;
-use crate::{BindError, ConnectError, Endpoint, Message, SendError, SendFailure, SocketType};
+use crate::{ConnectError, Endpoint, Message, SendError, SendFailure, SocketType};
 
 /// A PUSH socket: round robin to the PULLs that have room (RFC 30). What peers send is discarded.
 ///
-/// A clone is another handle of the same socket, which closes with the last of them. Also a [`Sink`].
+/// A clone is another handle of the same socket, which closes with the last of them. Also a [`Sink`](futures_sink::Sink).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -51,37 +48,12 @@ impl Push {
         SocketBuilder::new(SocketType::Push)
     }
 
-    /// Listens on an endpoint; gives it back with its actual port.
-    ///
-    /// # Errors
-    /// The endpoint cannot be listened on, or the system refuses.
-    pub async fn bind(&self, endpoint: &Endpoint) -> Result<Endpoint, BindError> {
-        self.handle.bind(endpoint).await
-    }
-
     /// Connects to an endpoint, now and whenever the connection is lost. Messages may be sent at once: they wait.
     ///
     /// # Errors
     /// Only for an endpoint that can never be connected to; everything else is retried.
     pub fn connect(&self, endpoint: &Endpoint) -> Result<(), ConnectError> {
         self.handle.connect(endpoint, |rotation, pipe| rotation.add(pipe))
-    }
-
-    /// Stops listening on an endpoint, named as [`bind`](Self::bind) gave it back, and waits until the port is free.
-    /// Its connections stay. Whether there was such a listener.
-    pub async fn unbind(&self, endpoint: &Endpoint) -> bool {
-        self.handle.unbind(endpoint).await
-    }
-
-    /// Ends the connection to an endpoint given to [`connect`](Self::connect); what is queued for it is still sent,
-    /// within the linger time. Whether there was one.
-    pub fn disconnect(&self, endpoint: &Endpoint) -> bool {
-        self.handle.disconnect(endpoint)
-    }
-
-    /// What happens to the connections from now on.
-    pub fn monitor(&self) -> Monitor {
-        self.handle.monitor()
     }
 
     /// Sends to the next peer that has room, waiting while there is none.
@@ -91,7 +63,7 @@ impl Push {
     /// # Errors
     /// `Closed` if the socket is closed.
     pub async fn send(&self, message: Message) -> Result<(), SendError> {
-        self.handle.send(message, |message| self.try_send(message)).await
+        self.handle.send(message, |message| deal(&self.handle, message)).await
     }
 
     /// Queues a message for the next peer that has room, or gives it back at once with the reason.
@@ -99,57 +71,23 @@ impl Push {
     /// # Errors
     /// `Full` if no peer has room or there is none; `Closed` if the socket is closed.
     pub fn try_send(&self, message: Message) -> Result<(), SendError> {
-        deal(&self.handle, message)
+        deal(&self.handle, &message).map_err(|reason| reason.with(message))
     }
 
     /// Told when a send that found no room may be tried again.
     pub(crate) fn room(&self) -> Arc<Notify> {
         self.handle.0.room.clone()
     }
-
-    /// Closes the socket, for all its handles: what is queued is sent, at most for as long as linger allows; waits until that is done.
-    ///
-    /// Dropping the socket does the same in the background.
-    pub async fn close(self) {
-        self.handle.close().await;
-    }
 }
 
-impl Clone for Push {
-    /// Another handle. What is under way through this one as a [`Sink`] stays with it.
-    fn clone(&self) -> Self {
-        Self { handle: self.handle.clone(), outgoing: Outgoing::default() }
-    }
-}
+connections!(Push, handle);
 
-impl Sink<Message> for Push {
-    type Error = SendError;
-
-    fn poll_ready(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-        self.poll_flush(cx)
-    }
-
-    fn start_send(self: Pin<&mut Self>, message: Message) -> Result<(), SendError> {
-        self.get_mut().outgoing.start(message);
-        Ok(())
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-        let Self { handle, outgoing } = self.get_mut();
-        outgoing.poll_flush(cx, &handle.0.room, |message| deal(handle, message))
-    }
-
-    /// Waits until everything is queued; the socket itself stays open.
-    fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
-        self.poll_flush(cx)
-    }
-}
+sink!(Push, deal);
 
 /// Queues a message for the next peer that has room.
-pub(super) fn deal(handle: &Handle<Rotation>, message: Message) -> Result<(), SendError> {
-    if handle.0.pattern.lock().push(&message) {
+pub(super) fn deal(handle: &Handle<Rotation>, message: &Message) -> Result<(), SendFailure> {
+    if handle.0.pattern.lock().push(message) {
         return Ok(());
     }
-    let reason = if handle.0.closing.is_cancelled() { SendFailure::Closed } else { SendFailure::Full };
-    Err(SendError { reason, message })
+    Err(if handle.0.closing.is_cancelled() { SendFailure::Closed } else { SendFailure::Full })
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use super::SocketBuilder;
+use super::connections::connections;
 use super::handle::Handle;
 use super::receiving::Receiving;
-use crate::monitor::Monitor;
 use crate::pattern::{Answering, Sources};
-use crate::{BindError, ConnectError, Endpoint, LockstepError, Message, SendError, SendFailure, SocketType};
+use crate::{ConnectError, Endpoint, LockstepError, Message, SendError, SendFailure, SocketType};
 
 /// A REP socket: a request from one of its peers in turn, then the reply to it, and so on (RFC 28).
 ///
@@ -36,37 +36,12 @@ impl Rep {
         SocketBuilder::new(SocketType::Rep)
     }
 
-    /// Listens on an endpoint; gives it back with its actual port.
-    ///
-    /// # Errors
-    /// The endpoint cannot be listened on, or the system refuses.
-    pub async fn bind(&self, endpoint: &Endpoint) -> Result<Endpoint, BindError> {
-        self.handle.bind(endpoint).await
-    }
-
     /// Connects to an endpoint, now and whenever the connection is lost.
     ///
     /// # Errors
     /// Only for an endpoint that can never be connected to; everything else is retried.
     pub fn connect(&self, endpoint: &Endpoint) -> Result<(), ConnectError> {
         self.handle.connect(endpoint, |_, _| {})
-    }
-
-    /// Stops listening on an endpoint, named as [`bind`](Self::bind) gave it back, and waits until the port is free.
-    /// Its connections stay. Whether there was such a listener.
-    pub async fn unbind(&self, endpoint: &Endpoint) -> bool {
-        self.handle.unbind(endpoint).await
-    }
-
-    /// Ends the connection to an endpoint given to [`connect`](Self::connect); what is queued for it is still sent,
-    /// within the linger time. Whether there was one.
-    pub fn disconnect(&self, endpoint: &Endpoint) -> bool {
-        self.handle.disconnect(endpoint)
-    }
-
-    /// What happens to the connections from now on.
-    pub fn monitor(&self) -> Monitor {
-        self.handle.monitor()
     }
 
     /// The next request, the peers taking turns. Messages that are none, for want of a delimiter, are skipped.
@@ -108,11 +83,6 @@ impl Rep {
         };
         Err(SendError { reason, message: reply })
     }
-
-    /// Closes the socket: what is queued is sent, at most for as long as linger allows; waits until that is done.
-    ///
-    /// Dropping the socket does the same in the background.
-    pub async fn close(self) {
-        self.handle.close().await;
-    }
 }
+
+connections!(Rep, handle);

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use super::SocketBuilder;
+use super::connections::connections;
 use super::handle::Handle;
 use super::receiving::Receiving;
-use crate::monitor::Monitor;
 use crate::pattern::{Asking, Rotation};
 use crate::random::Random;
-use crate::{BindError, ConnectError, Endpoint, LockstepError, Message, SendError, SendFailure, SocketType};
+use crate::{ConnectError, Endpoint, LockstepError, Message, SendError, SendFailure, SocketType};
 
 /// A REQ socket: a request to one of its peers in turn, then that peer's reply, and so on (RFC 28).
 ///
@@ -70,37 +70,12 @@ impl Req {
         SocketBuilder::new(SocketType::Req)
     }
 
-    /// Listens on an endpoint; gives it back with its actual port.
-    ///
-    /// # Errors
-    /// The endpoint cannot be listened on, or the system refuses.
-    pub async fn bind(&self, endpoint: &Endpoint) -> Result<Endpoint, BindError> {
-        self.handle.bind(endpoint).await
-    }
-
     /// Connects to an endpoint, now and whenever the connection is lost. A request may be sent at once: it waits.
     ///
     /// # Errors
     /// Only for an endpoint that can never be connected to; everything else is retried.
     pub fn connect(&self, endpoint: &Endpoint) -> Result<(), ConnectError> {
         self.handle.connect(endpoint, |rotation, pipe| rotation.add(pipe))
-    }
-
-    /// Stops listening on an endpoint, named as [`bind`](Self::bind) gave it back, and waits until the port is free.
-    /// Its connections stay. Whether there was such a listener.
-    pub async fn unbind(&self, endpoint: &Endpoint) -> bool {
-        self.handle.unbind(endpoint).await
-    }
-
-    /// Ends the connection to an endpoint given to [`connect`](Self::connect); what is queued for it is still sent,
-    /// within the linger time. Whether there was one.
-    pub fn disconnect(&self, endpoint: &Endpoint) -> bool {
-        self.handle.disconnect(endpoint)
-    }
-
-    /// What happens to the connections from now on.
-    pub fn monitor(&self) -> Monitor {
-        self.handle.monitor()
     }
 
     /// Sends a request to the next peer that has room, waiting while there is none.
@@ -120,7 +95,8 @@ impl Req {
     /// # Errors
     /// As [`send`](Self::send), and `Full` if no peer has room or there is none.
     pub fn try_send(&mut self, request: Message) -> Result<(), SendError> {
-        ask(&self.handle, &mut self.receiving, &mut self.asking, request)
+        let Self { handle, receiving, asking } = self;
+        ask(handle, receiving, asking, &request).map_err(|reason| reason.with(request))
     }
 
     /// The reply to the request sent last.
@@ -145,34 +121,29 @@ impl Req {
             }
         }
     }
-
-    /// Closes the socket: what is queued is sent, at most for as long as linger allows; waits until that is done.
-    ///
-    /// Dropping the socket does the same in the background.
-    pub async fn close(self) {
-        self.handle.close().await;
-    }
 }
+
+connections!(Req, handle);
 
 fn ask(
     handle: &Handle<Rotation>,
     receiving: &mut Receiving,
     asking: &mut Asking,
-    request: Message,
-) -> Result<(), SendError> {
+    request: &Message,
+) -> Result<(), SendFailure> {
     if !asking.may_ask() {
-        return Err(SendError { reason: SendFailure::OutOfTurn, message: request });
+        return Err(SendFailure::OutOfTurn);
     }
     // Whatever is here now is no reply to a request that is not out yet.
     while receiving.next_body(&handle.0.inbox).is_some() {}
     let envelope = asking.envelope();
-    let asked = handle.0.pattern.lock().deal(|pipe| pipe.push_behind(&envelope, &request)).cloned();
+    let asked = handle.0.pattern.lock().deal(|pipe| pipe.push_behind(&envelope, request)).cloned();
     match asked {
         Some(pipe) => {
             asking.on_asked(pipe);
             Ok(())
         }
-        None if handle.0.closing.is_cancelled() => Err(SendError { reason: SendFailure::Closed, message: request }),
-        None => Err(SendError { reason: SendFailure::Full, message: request }),
+        None if handle.0.closing.is_cancelled() => Err(SendFailure::Closed),
+        None => Err(SendFailure::Full),
     }
 }

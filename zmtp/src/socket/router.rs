@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use futures_core::Stream;
 
 use super::SocketBuilder;
+use super::connections::connections;
 use super::handle::Handle;
 use super::receiving::Receiving;
 use crate::connection::PeerInfo;
@@ -79,14 +80,6 @@ impl Router {
         SocketBuilder::new(SocketType::Router)
     }
 
-    /// Listens on an endpoint; gives it back with its actual port.
-    ///
-    /// # Errors
-    /// The endpoint cannot be listened on, or the system refuses.
-    pub async fn bind(&self, endpoint: &Endpoint) -> Result<Endpoint, BindError> {
-        self.sender.bind(endpoint).await
-    }
-
     /// Connects to an endpoint, now and whenever the connection is lost.
     ///
     /// # Errors
@@ -105,17 +98,6 @@ impl Router {
             true => Ok(()),
             false => Err(ConnectError::RoutingIdInUse(peer.clone())),
         })
-    }
-
-    /// Stops listening on an endpoint. See [`RouterSender::unbind`].
-    pub async fn unbind(&self, endpoint: &Endpoint) -> bool {
-        self.sender.unbind(endpoint).await
-    }
-
-    /// Ends the connection to an endpoint given to [`connect`](Self::connect); what is queued for it is still sent,
-    /// within the linger time. Whether there was one.
-    pub fn disconnect(&self, endpoint: &Endpoint) -> bool {
-        self.sender.handle.disconnect(endpoint)
     }
 
     /// Sends to a peer; waits while its queue is full. See [`RouterSender::send`].
@@ -150,23 +132,13 @@ impl Router {
         self.receiver.recv_event().await
     }
 
-    /// What happens to the connections from now on.
-    pub fn monitor(&self) -> Monitor {
-        self.sender.handle.monitor()
-    }
-
     /// The two halves, for two tasks.
     pub fn split(self) -> (RouterSender, RouterReceiver) {
         (self.sender, self.receiver)
     }
-
-    /// Closes the socket: what is queued is sent, at most for as long as linger allows; waits until that is done.
-    ///
-    /// Dropping the socket does the same in the background.
-    pub async fn close(self) {
-        self.sender.close().await;
-    }
 }
+
+connections!(Router, sender.handle);
 
 /// The sending half of a [`Router`]; cheap to clone. The socket closes with its last handle.
 #[derive(Debug, Clone)]
@@ -196,7 +168,7 @@ impl RouterSender {
     /// # Errors
     /// `Gone` if no connection has that routing id, also if the peer leaves while we wait; `Closed` if the socket is.
     pub async fn send(&self, to: &RoutingId, message: Message) -> Result<(), SendError> {
-        self.handle.send(message, |message| self.try_send(to, message)).await
+        self.handle.send(message, |message| self.route(to, message)).await
     }
 
     /// Queues a message for a peer, or gives it back at once with the reason.
@@ -204,14 +176,17 @@ impl RouterSender {
     /// # Errors
     /// `Full` at the high-water mark, `Gone` if no connection has that routing id, `Closed` if the socket is.
     pub fn try_send(&self, to: &RoutingId, message: Message) -> Result<(), SendError> {
-        let result = self.handle.0.pattern.lock().push(to, &message);
-        let reason = match result {
-            Some(Ok(())) => return Ok(()),
-            Some(Err(PipeError::Full)) => SendFailure::Full,
-            Some(Err(PipeError::Closed)) | None if self.handle.0.closing.is_cancelled() => SendFailure::Closed,
-            Some(Err(PipeError::Closed)) | None => SendFailure::Gone,
-        };
-        Err(SendError { reason, message })
+        self.route(to, &message).map_err(|reason| reason.with(message))
+    }
+
+    fn route(&self, to: &RoutingId, message: &Message) -> Result<(), SendFailure> {
+        let result = self.handle.0.pattern.lock().push(to, message);
+        match result {
+            Some(Ok(())) => Ok(()),
+            Some(Err(PipeError::Full)) => Err(SendFailure::Full),
+            Some(Err(PipeError::Closed)) | None if self.handle.0.closing.is_cancelled() => Err(SendFailure::Closed),
+            Some(Err(PipeError::Closed)) | None => Err(SendFailure::Gone),
+        }
     }
 
     /// The routing ids that can be sent to now, in no order: of peers that are there, and of connected endpoints that

@@ -10,11 +10,11 @@ use std::time::Duration;
 use futures_core::Stream;
 
 use super::SocketBuilder;
+use super::connections::connections;
 use super::handle::Handle;
 use super::receiving::Receiving;
-use crate::monitor::Monitor;
 use crate::pattern::{Filter, MAX_TOPIC, Subscribing};
-use crate::{BindError, ConnectError, Endpoint, Message, RecvError, SocketType, SubscribeError};
+use crate::{ConnectError, Endpoint, Message, RecvError, SocketType, SubscribeError};
 
 /// A SUB socket: the messages of its publishers whose first frame begins with a topic it subscribes to (RFC 29).
 ///
@@ -69,37 +69,12 @@ impl Sub {
         SocketBuilder::new(SocketType::Sub).linger(Duration::ZERO)
     }
 
-    /// Listens on an endpoint; gives it back with its actual port.
-    ///
-    /// # Errors
-    /// The endpoint cannot be listened on, or the system refuses.
-    pub async fn bind(&self, endpoint: &Endpoint) -> Result<Endpoint, BindError> {
-        self.subscriber.handle.bind(endpoint).await
-    }
-
     /// Connects to an endpoint, now and whenever the connection is lost.
     ///
     /// # Errors
     /// Only for an endpoint that can never be connected to; everything else is retried.
     pub fn connect(&self, endpoint: &Endpoint) -> Result<(), ConnectError> {
         self.subscriber.handle.connect(endpoint, |subscribing, pipe| subscribing.add(pipe))
-    }
-
-    /// Stops listening on an endpoint, named as [`bind`](Self::bind) gave it back, and waits until the port is free.
-    /// Its connections stay. Whether there was such a listener.
-    pub async fn unbind(&self, endpoint: &Endpoint) -> bool {
-        self.subscriber.handle.unbind(endpoint).await
-    }
-
-    /// Ends the connection to an endpoint given to [`connect`](Self::connect); what is queued for it is still sent,
-    /// within the linger time. Whether there was one.
-    pub fn disconnect(&self, endpoint: &Endpoint) -> bool {
-        self.subscriber.handle.disconnect(endpoint)
-    }
-
-    /// What happens to the connections from now on.
-    pub fn monitor(&self) -> Monitor {
-        self.subscriber.handle.monitor()
     }
 
     /// Subscribes to what begins so. See [`Subscriber::subscribe`].
@@ -132,14 +107,9 @@ impl Sub {
     pub fn split(self) -> (Subscriber, SubReceiver) {
         (self.subscriber, self.receiver)
     }
-
-    /// Closes the socket: what is queued is sent, at most for as long as linger allows; waits until that is done.
-    ///
-    /// Dropping the socket does the same in the background.
-    pub async fn close(self) {
-        self.subscriber.handle.close().await;
-    }
 }
+
+connections!(Sub, subscriber.handle);
 
 impl Stream for Sub {
     type Item = Message;

@@ -11,13 +11,13 @@ use futures_core::Stream;
 use tokio::sync::Notify;
 
 use super::SocketBuilder;
+use super::connections::connections;
 use super::handle::Handle;
 use super::publish::publish;
 use crate::engine::inbox::Delivery;
 use crate::engine::pipe::Pipe;
-use crate::monitor::Monitor;
 use crate::pattern::{PublishOptions, Publishing, Wish};
-use crate::{BindError, ConnectError, Endpoint, Message, RecvError, RoutingId, SendError, SocketType};
+use crate::{ConnectError, Endpoint, Message, RecvError, RoutingId, SendError, SocketType};
 
 /// Default receive high-water mark: subscriptions count, and there may be many in one go.
 const RECEIVE_HWM: usize = 64 * 1024;
@@ -90,37 +90,12 @@ impl XPub {
         SocketBuilder::new(SocketType::XPub).receive_hwm(RECEIVE_HWM)
     }
 
-    /// Listens on an endpoint; gives it back with its actual port.
-    ///
-    /// # Errors
-    /// The endpoint cannot be listened on, or the system refuses.
-    pub async fn bind(&self, endpoint: &Endpoint) -> Result<Endpoint, BindError> {
-        self.sender.handle.bind(endpoint).await
-    }
-
     /// Connects to an endpoint, now and whenever the connection is lost.
     ///
     /// # Errors
     /// Only for an endpoint that can never be connected to; everything else is retried.
     pub fn connect(&self, endpoint: &Endpoint) -> Result<(), ConnectError> {
         self.sender.handle.connect(endpoint, |_, _| {})
-    }
-
-    /// Stops listening on an endpoint, named as [`bind`](Self::bind) gave it back, and waits until the port is free.
-    /// Its connections stay. Whether there was such a listener.
-    pub async fn unbind(&self, endpoint: &Endpoint) -> bool {
-        self.sender.handle.unbind(endpoint).await
-    }
-
-    /// Ends the connection to an endpoint given to [`connect`](Self::connect); what is queued for it is still sent,
-    /// within the linger time. Whether there was one.
-    pub fn disconnect(&self, endpoint: &Endpoint) -> bool {
-        self.sender.handle.disconnect(endpoint)
-    }
-
-    /// What happens to the connections from now on.
-    pub fn monitor(&self) -> Monitor {
-        self.sender.handle.monitor()
     }
 
     /// Sends to everybody who subscribes to it and has room. See [`XPubSender::send`].
@@ -171,14 +146,9 @@ impl XPub {
     pub(crate) fn room(&self) -> Arc<Notify> {
         self.sender.handle.0.room.clone()
     }
-
-    /// Closes the socket: what is queued is sent, at most for as long as linger allows; waits until that is done.
-    ///
-    /// Dropping the socket does the same in the background.
-    pub async fn close(self) {
-        self.sender.handle.close().await;
-    }
 }
+
+connections!(XPub, sender.handle);
 
 /// The sending half of an [`XPub`]; cheap to clone. The socket closes with its last handle.
 #[derive(Debug, Clone)]
@@ -196,7 +166,7 @@ impl XPubSender {
     /// # Errors
     /// `Closed` if the socket is closed.
     pub async fn send(&self, message: Message) -> Result<(), SendError> {
-        self.handle.send(message, |message| self.try_send(message)).await
+        self.handle.send(message, |message| publish(&self.handle, message)).await
     }
 
     /// As [`send`](Self::send), without ever waiting.
@@ -204,7 +174,7 @@ impl XPubSender {
     /// # Errors
     /// `Full` if the socket is to drop nothing and somebody who wants the message has no room; `Closed` if it is closed.
     pub fn try_send(&self, message: Message) -> Result<(), SendError> {
-        publish(&self.handle, message)
+        publish(&self.handle, &message).map_err(|reason| reason.with(message))
     }
 }
 

@@ -9,14 +9,12 @@ use std::time::Duration;
 use futures_core::Stream;
 
 use super::SocketBuilder;
+use super::connections::connections;
 use super::handle::Handle;
 use super::receiving::Receiving;
 use super::subscribe::checked;
-use crate::monitor::Monitor;
 use crate::pattern::{Filter, Subscribing, Wish};
-use crate::{
-    BindError, ConnectError, Endpoint, Message, RecvError, SendError, SendFailure, SocketType, SubscribeError,
-};
+use crate::{ConnectError, Endpoint, Message, RecvError, SendError, SendFailure, SocketType, SubscribeError};
 
 /// An XSUB socket: as [`Sub`](crate::Sub), but it hands on whatever its publishers send, and can send to them: what a
 /// proxy between publishers and subscribers needs.
@@ -61,37 +59,12 @@ impl XSub {
         SocketBuilder::new(SocketType::XSub).linger(Duration::ZERO)
     }
 
-    /// Listens on an endpoint; gives it back with its actual port.
-    ///
-    /// # Errors
-    /// The endpoint cannot be listened on, or the system refuses.
-    pub async fn bind(&self, endpoint: &Endpoint) -> Result<Endpoint, BindError> {
-        self.sender.handle.bind(endpoint).await
-    }
-
     /// Connects to an endpoint, now and whenever the connection is lost. Messages may be sent at once: they wait.
     ///
     /// # Errors
     /// Only for an endpoint that can never be connected to; everything else is retried.
     pub fn connect(&self, endpoint: &Endpoint) -> Result<(), ConnectError> {
         self.sender.handle.connect(endpoint, |subscribing, pipe| subscribing.add(pipe))
-    }
-
-    /// Stops listening on an endpoint, named as [`bind`](Self::bind) gave it back, and waits until the port is free.
-    /// Its connections stay. Whether there was such a listener.
-    pub async fn unbind(&self, endpoint: &Endpoint) -> bool {
-        self.sender.handle.unbind(endpoint).await
-    }
-
-    /// Ends the connection to an endpoint given to [`connect`](Self::connect); what is queued for it is still sent,
-    /// within the linger time. Whether there was one.
-    pub fn disconnect(&self, endpoint: &Endpoint) -> bool {
-        self.sender.handle.disconnect(endpoint)
-    }
-
-    /// What happens to the connections from now on.
-    pub fn monitor(&self) -> Monitor {
-        self.sender.handle.monitor()
     }
 
     /// Subscribes to what begins so. See [`XSubSender::subscribe`].
@@ -140,14 +113,9 @@ impl XSub {
     pub fn split(self) -> (XSubSender, XSubReceiver) {
         (self.sender, self.receiver)
     }
-
-    /// Closes the socket: what is queued is sent, at most for as long as linger allows; waits until that is done.
-    ///
-    /// Dropping the socket does the same in the background.
-    pub async fn close(self) {
-        self.sender.handle.close().await;
-    }
 }
+
+connections!(XSub, sender.handle);
 
 /// The subscribing and sending half of an [`XSub`]; cheap to clone. The socket closes with its last handle.
 #[derive(Debug, Clone)]
@@ -178,7 +146,7 @@ impl XSubSender {
     /// # Errors
     /// `Closed` if the socket is closed.
     pub async fn send(&self, message: Message) -> Result<(), SendError> {
-        self.handle.pace().await;
+        self.handle.pace(&message).await;
         self.try_send(message)
     }
 

@@ -75,6 +75,29 @@ pub fn put_header(out: &mut impl BufMut, flags: u8, len: usize) {
     }
 }
 
+/// A frame header by itself, as [`put_header`] writes it.
+pub(crate) fn header(flags: u8, len: usize) -> Header {
+    let mut header = Header { bytes: [0; MAX_HEADER], len: 0 };
+    let mut rest = &mut header.bytes[..];
+    put_header(&mut rest, flags, len);
+    header.len = MAX_HEADER - rest.len();
+    header
+}
+
+/// The bytes of a header.
+pub(crate) struct Header {
+    bytes: [u8; MAX_HEADER],
+    len: usize,
+}
+
+impl std::ops::Deref for Header {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
 /// Writes a whole frame.
 pub fn put(out: &mut impl BufMut, flags: u8, body: &[u8]) {
     put_header(out, flags, body.len());
