@@ -14,7 +14,7 @@ from typing import Any
 
 import zmq
 
-from waits import SOON, until
+from waits import SOON, is_free, until
 
 PROTOCOL = b"eMQP/1.0"
 DEFAULT_QUEUES = ((10, "default"),)
@@ -364,4 +364,9 @@ class FakeRouter:
         return identity, Received.parse(frames)
 
     def close(self) -> None:
+        """libzmq closes in the background: a broker that takes the place must find it free."""
+        if self.socket.closed:
+            return
+        address = self.socket.last_endpoint.decode()
         self.socket.close(linger=0)
+        until(lambda: is_free(address), f"{address} is free")

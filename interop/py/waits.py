@@ -69,3 +69,15 @@ def host_port(address: str) -> tuple[str, int]:
     """Host and port of `tcp://host:port`."""
     host, port = address.removeprefix("tcp://").rsplit(":", 1)
     return host, int(port)
+
+
+def is_free(address: str) -> bool:
+    """Whether nobody listens at an address of this machine any more. What remains of old connections does not count."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(host_port(address))
+            probe.listen()
+        except OSError:
+            return False
+    return True
