@@ -10,10 +10,24 @@ from pathlib import Path
 import pytest
 import zmq
 
+from managers import OurJobManager
 from peers import Admin, Client, FakeWorker
-from programs import Marks, Publisher, PyCli, PyClient, PyJobManager, PyScheduler, Redis, Router, Scheduler
+from programs import (
+    Emq,
+    Marks,
+    Publisher,
+    PyCli,
+    PyClient,
+    PyJobManager,
+    PyPublisher,
+    PyRouter,
+    PyScheduler,
+    Redis,
+    Router,
+    Scheduler,
+)
 from proxy import Proxy
-from waits import SOON, Ports
+from waits import SOON, Ports, until
 from zmtp_peer import ZmtpPeer
 
 PORTS = Ports()
@@ -73,6 +87,24 @@ def new_router(tmp_path: Path, ports: Ports) -> Iterator[Callable[..., Router]]:
 @pytest.fixture
 def router(new_router: Callable[..., Router]) -> Router:
     return new_router()
+
+
+@pytest.fixture
+def py_router(tmp_path, ports, stack) -> Router:
+    """The original router; what is returned is one of ours that was never started, for its addresses."""
+    ours = Router(tmp_path, ports, heartbeat_interval=1)
+    ours.write_conf()
+    made = PyRouter(ours)
+    stack.callback(made.kill_group)
+
+    def answers() -> bool:
+        assert made.alive(), made.output()[-4000:]
+        with Admin(ours.admin_address) as admin:
+            admin.send("STATUS")
+            return admin.receive(0.5) is not None
+
+    until(answers, "the original router answers", 20)
+    return ours
 
 
 @pytest.fixture

@@ -412,6 +412,60 @@ class PyClient:
         return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+class Emq:
+    """The program under test as a client of one broker."""
+
+    def __init__(self, router: Router | None = None, **env: str) -> None:
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("EVENTMQ_", "EMQ_"))}
+        if router is not None:
+            self.env |= {"EMQ_BROKER_ADDR": router.frontend, "EVENTMQ_ADMINISTRATIVE_ADDR": router.admin_address}
+        self.env |= env
+
+    def __call__(self, *arguments: str, stdin: str = "", timeout: float = 60.0) -> tuple[int, str, str]:
+        """Exit code, standard output, standard error."""
+        done = subprocess.run(
+            [emq_binary(), *arguments], env=self.env, input=stdin.encode(), capture_output=True, timeout=timeout, check=False
+        )
+        return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+    def json(self, *arguments: str, stdin: str = "") -> tuple[int, list[dict]]:
+        """Exit code, and the lines of --json."""
+        code, out, err = self(*arguments, "--json", stdin=stdin)
+        assert err == "", err
+        return code, [json.loads(line) for line in out.splitlines()]
+
+    def start(self, *arguments: str, stdin: str = "") -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [emq_binary(), *arguments], env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert process.stdin is not None
+        process.stdin.write(stdin.encode())
+        process.stdin.close()
+        process.stdin = None
+        return process
+
+
+PUBLISH = """
+import gc, json, os, sys
+import zmq
+from eventmq.client.messages import send_publish_request
+from eventmq.sender import Sender
+sender = Sender()
+sender.connect(os.environ["ADDRESS"])
+for body in json.loads(sys.argv[2]):
+    send_publish_request(sender, sys.argv[1], body)
+del sender
+gc.collect()
+zmq.Context.instance().term()
+"""
+
+
+def py_publish(address: str, topic: str, *bodies: object) -> None:
+    """Publishes with the original client library."""
+    argv = [sys.executable, "-c", PUBLISH, topic, json.dumps(bodies)]
+    subprocess.run(argv, env={**os.environ, "ADDRESS": address}, timeout=60, check=True)
+
+
 class PyCli:
     """The original emq-cli (PYCLI) on a terminal."""
 

@@ -17,67 +17,16 @@ import time
 import pytest
 
 from peers import Admin, Dealer, FakeRouter, hold
-from programs import BIN, Program, PyRouter, Router, emq_binary, write_conf
+from programs import BIN, Emq, Program, Router, emq_binary, write_conf
 from waits import SOON, stays, until
 
 #: Exit codes of the commands that submit.
 DONE, NOT_DONE, USAGE, JOB_FAILED, UNKNOWN = range(5)
 
 
-class Emq:
-    """The program under test as a client of one broker."""
-
-    def __init__(self, router: Router | None = None, **env: str) -> None:
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith(("EVENTMQ_", "EMQ_"))}
-        if router is not None:
-            self.env |= {"EMQ_BROKER_ADDR": router.frontend, "EVENTMQ_ADMINISTRATIVE_ADDR": router.admin_address}
-        self.env |= env
-
-    def __call__(self, *arguments: str, stdin: str = "", timeout: float = 60.0) -> tuple[int, str, str]:
-        """Exit code, standard output, standard error."""
-        done = subprocess.run(
-            [emq_binary(), *arguments], env=self.env, input=stdin.encode(), capture_output=True, timeout=timeout, check=False
-        )
-        return done.returncode, done.stdout.decode(), done.stderr.decode()
-
-    def json(self, *arguments: str, stdin: str = "") -> tuple[int, list[dict]]:
-        """Exit code, and the lines of --json."""
-        code, out, err = self(*arguments, "--json", stdin=stdin)
-        assert err == "", err
-        return code, [json.loads(line) for line in out.splitlines()]
-
-    def start(self, *arguments: str, stdin: str = "") -> subprocess.Popen[bytes]:
-        process = subprocess.Popen(
-            [emq_binary(), *arguments], env=self.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        assert process.stdin is not None
-        process.stdin.write(stdin.encode())
-        process.stdin.close()
-        process.stdin = None
-        return process
-
-
 @pytest.fixture
 def emq(router) -> Emq:
     return Emq(router)
-
-
-@pytest.fixture
-def py_router(tmp_path, ports, stack) -> Router:
-    """The original router; what is returned is one of ours that was never started, for its addresses."""
-    ours = Router(tmp_path, ports, heartbeat_interval=1)
-    ours.write_conf()
-    made = PyRouter(ours)
-    stack.callback(made.kill_group)
-
-    def answers() -> bool:
-        assert made.alive(), made.output()[-4000:]
-        with Admin(ours.admin_address) as admin:
-            admin.send("STATUS")
-            return admin.receive(0.5) is not None
-
-    until(answers, "the original router answers", 20)
-    return ours
 
 
 def lines(*jobs: dict) -> str:

@@ -449,8 +449,11 @@ def test_a_killed_job_manager_leaves_no_process(router, ours, client, admin, tmp
         until(pid_file.exists, "there is a grandchild")
     processes = manager.processes()
     assert len(processes) >= 3
+    killed = time.monotonic()
     manager.kill_alone()
+    # Promised within 2 s; printed, because a busy machine has a right to be late.
     until(lambda: gone(processes), "no process is left", 2 * SOON)
+    print(f"no process left {time.monotonic() - killed:.2f} s after SIGKILL")
 
 
 def test_a_killed_guard_is_replaced(router, ours, admin):

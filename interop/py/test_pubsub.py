@@ -4,30 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
 from peers import Dealer
-from programs import PyPublisher
+from programs import PyPublisher, py_publish
 from waits import until
-
-PUBLISH = """
-import os, sys
-import zmq
-from eventmq.client.messages import send_publish_request
-from eventmq.sender import Sender
-sender = Sender()
-sender.connect(os.environ["ADDRESS"])
-for number in range(int(sys.argv[1])):
-    send_publish_request(sender, "news", {"n": number})
-import gc
-del sender
-gc.collect()
-zmq.Context.instance().term()
-"""
-
 
 @pytest.fixture
 def subscriber(libzmq):
@@ -89,14 +71,9 @@ def test_a25_twenty_megabytes(publisher, subscriber, stack):
     assert news.recv_multipart() == [b"big", body]
 
 
-def published_by_the_original(address: str, count: int) -> None:
-    env = {**os.environ, "ADDRESS": address}
-    subprocess.run([sys.executable, "-c", PUBLISH, str(count)], env=env, timeout=60, check=True)
-
-
 def test_the_originals_client_publishes_through_ours(publisher, subscriber):
     news = subscriber(publisher, b"news")
-    published_by_the_original(publisher.incoming, 100)
+    py_publish(publisher.incoming, "news", *({"n": number} for number in range(100)))
     received = [news.recv_multipart() for _ in range(100)]
     assert received == [[b"news", json.dumps({"n": number}).encode()] for number in range(100)]
 
@@ -107,7 +84,7 @@ def test_ours_and_the_original_give_subscribers_the_same(publisher, subscriber, 
     received = []
     for device in (publisher, original):
         news = subscriber(device, b"news")
-        published_by_the_original(device.incoming, 5)
+        py_publish(device.incoming, "news", *({"n": number} for number in range(5)))
         received.append([news.recv_multipart() for _ in range(5)])
     assert received[0] == received[1]
 
