@@ -502,6 +502,15 @@ fn schedules_of_nobody_are_an_empty_list() {
     let listings: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!((code, &listings[0]["schedules"]), (0, &serde_json::json!([])));
     assert!(!file.parent().unwrap().exists());
+
+    let conf = directory.0.join("shared.conf");
+    std::fs::write(&conf, "[global]\nfrontend_addr = tcp://127.0.0.1:1\nfrontend_adr = tcp://127.0.0.1:1\n").unwrap();
+    let (code, _, err) = outcome(run(&["schedules", "-C", conf.to_str().unwrap(), "--set", &set]));
+    let lines: Vec<_> = err.lines().collect();
+    assert!(
+        code == 0 && matches!(lines[..], [line] if line.contains("frontend_adr;") || line.contains("frontend_adr ")),
+        "{err}"
+    );
 }
 
 #[test]

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use super::{CliError, SettingFlags, daemon, print, print_notices};
 use crate::admin::Admin;
 use crate::clock::Now;
-use crate::conf::{SchedulerConf, StoreConf, process_variables, schedule_file};
+use crate::conf::{SchedulerConf, StoreConf, Urgency, process_variables, schedule_file};
 use crate::scheduler::{
     FileStore, ListedSchedule, Listing, RedisStore, Saved, ScheduleStore, Scheduler, SchedulerConfig, StoreError,
 };
@@ -55,7 +55,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         let text = serde_json::to_string_pretty(&listings)?;
         print(&format!("{text}\n"))?;
     } else {
-        print_notices(&loaded.notices);
+        // A conf file is shared by all programs: what is for others is no news in a list.
+        let warnings: Vec<_> =
+            loaded.notices.iter().filter(|notice| notice.urgency() == Urgency::Warning).cloned().collect();
+        print_notices(&warnings);
         let texts: Vec<String> = listings.iter().map(|listing| table(listing, &loaded.conf.server.core.zone)).collect();
         print(&texts.join("\n"))?;
     }
