@@ -168,6 +168,11 @@ class Router(Program):
         """Resident bytes."""
         return psutil.Process(self.pid).memory_info().rss
 
+    def peak(self) -> int:
+        """Most resident bytes so far."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:"))) << 10
+
     def open_files(self) -> int:
         return psutil.Process(self.pid).num_fds()
 

@@ -191,6 +191,21 @@ def test_a11_bad_schedules_are_refused_and_the_rest_goes_on(router, client, work
     stays(lambda: len(able.jobs) == 3, "a valid cron schedule with a run_count runs so often", 2)
 
 
+def test_a_schedule_of_64_mib_costs_no_more_than_its_bytes(router, client):
+    """Read into a tree of values it took 2.5 GB and the broker's time for 7 s."""
+    asking = client(router, sndhwm=0)
+    before = router.peak()
+    asking.accepted(schedule(asking, "small", interval=60))
+    long = call("f").replace(b'"args": []', b'"args": [' + b"0," * (32 << 20) + b"0]")
+    assert len(long) > 64 << 20
+    refused = asking.send("SCHEDULE", "default", "nohaste", "60", long, "")
+    error = asking.result(refused, 60)["error"]
+    assert error["type"] == "BadSchedule" and "at most 1048576" in error["message"], error
+    # Read from the socket, handed to the built-in scheduler, and the copies on the way.
+    assert router.peak() - before < 400 << 20, f"{(router.peak() - before) >> 20} MiB"
+    asking.accepted(schedule(asking, "after", interval=60))
+
+
 def test_d05_after_a_stop_it_runs_once_and_says_so(ports, our_scheduler, stack):
     broker = Broker(ports.address())
     stack.callback(broker.close)

@@ -8,6 +8,9 @@ use thiserror::Error;
 
 use super::json::{Json, JsonError};
 
+/// Longest payload that is read, in bytes: as a tree of values it takes thirty times its length.
+const MAX_PAYLOAD: usize = 1 << 20;
+
 /// The keys that count, sorted.
 const KEYS: [&str; 6] = ["args", "callable", "class_args", "class_kwargs", "kwargs", "path"];
 
@@ -32,6 +35,9 @@ pub struct ScheduledCall {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum IdentityError {
+    /// More than a schedule may hold.
+    #[error("the message has {0} bytes: expected at most {MAX_PAYLOAD}; keep large arguments where the job finds them")]
+    TooLong(usize),
     /// Not text.
     #[error("the message is not UTF-8 at byte {at}")]
     Utf8 {
@@ -63,8 +69,11 @@ impl ScheduledCall {
     /// Reads the payload of a SCHEDULE: `["run", {"path": …, "callable": …, "args": …, …}]`.
     ///
     /// # Errors
-    /// It is not such JSON, or lacks one of the six keys that make the identity.
+    /// It is longer than 1 MiB, is not such JSON, or lacks one of the six keys that make the identity.
     pub fn read(payload: &[u8]) -> Result<Self, IdentityError> {
+        if payload.len() > MAX_PAYLOAD {
+            return Err(IdentityError::TooLong(payload.len()));
+        }
         let text = std::str::from_utf8(payload).map_err(|error| IdentityError::Utf8 { at: error.valid_up_to() })?;
         let Json::List(elements) = Json::parse(text)? else { return Err(IdentityError::Shape) };
         let Some(Json::Object(call)) = elements.get(1) else { return Err(IdentityError::Shape) };
@@ -153,6 +162,8 @@ mod tests {
     fn says_what_is_wrong_with_a_payload() {
         let problem = |payload: &[u8]| ScheduledCall::read(payload).unwrap_err();
         assert_eq!(problem(b"\xff"), IdentityError::Utf8 { at: 0 });
+        assert_eq!(problem(&[b'['; MAX_PAYLOAD + 1]), IdentityError::TooLong(MAX_PAYLOAD + 1));
+        assert!(matches!(problem(&[b'['; MAX_PAYLOAD]), IdentityError::Json(_)));
         assert!(matches!(problem(b"{bad"), IdentityError::Json(_)));
         for shape in [&b"{}"[..], b"[]", b"[\"run\"]", b"[\"run\", []]", b"7"] {
             assert_eq!(problem(shape), IdentityError::Shape);

@@ -253,6 +253,15 @@ fn the_answer_of_a_scheduler_goes_to_the_client_once() {
     assert!(world.sent().is_empty());
 }
 
+/// Read as JSON a message of the largest size would take the broker's memory and its time. Who keeps it says what it is.
+#[test]
+fn a_schedule_too_long_to_be_read_goes_to_a_scheduler_as_it_is() {
+    let mut world = World::new();
+    world.receive(FRONT, "s", &[b"INFORM", b"", b"scheduler"]);
+    world.sent();
+    assert_eq!(real_schedule(&mut world, &"f".repeat(1 << 20)), "s SCHEDULE 2");
+}
+
 #[test]
 fn a_schedule_that_moves_is_forgotten_where_it_was() {
     let mut world = World::new();
