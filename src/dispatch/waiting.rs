@@ -62,15 +62,26 @@ impl<J> Waiting<J> {
         if self.jobs.len() < MANY || len > size / SHARE {
             return None;
         }
-        if !self.block.try_reclaim(len + MARGIN) {
-            let next = match self.before.try_reclaim(LARGE_BLOCK / 2) {
-                true => std::mem::take(&mut self.before),
-                false => BytesMut::with_capacity(size),
-            };
-            let full = std::mem::replace(&mut self.block, next);
-            self.before = if size == LARGE_BLOCK { full } else { BytesMut::new() };
+        if self.block.try_reclaim(len + MARGIN) {
+            return Some(&mut self.block);
         }
+        if size == LARGE_BLOCK {
+            std::mem::swap(&mut self.block, &mut self.before);
+            if self.block.try_reclaim(LARGE_BLOCK / 2) {
+                return Some(&mut self.block);
+            }
+        } else {
+            self.before = BytesMut::new();
+        }
+        self.block = BytesMut::with_capacity(size);
         Some(&mut self.block)
+    }
+
+    /// An empty queue holds no block, however it became empty.
+    fn release_blocks(&mut self) {
+        if self.jobs.is_empty() {
+            (self.block, self.before) = (BytesMut::new(), BytesMut::new());
+        }
     }
 
     /// Puts a job in its place by arrival.
@@ -101,21 +112,23 @@ impl<J> Waiting<J> {
         if self.jobs.capacity() > 1024 && self.jobs.len() < self.jobs.capacity() / 4 {
             self.jobs.shrink_to(self.jobs.capacity() / 2);
         }
-        if self.jobs.is_empty() {
-            (self.block, self.before) = (BytesMut::new(), BytesMut::new());
-        }
+        self.release_blocks();
         job
     }
 
     /// Takes out the job of this arrival.
     pub fn remove(&mut self, arrival: u64) -> Option<J> {
         let place = self.jobs.binary_search_by_key(&arrival, |(other, _)| *other).ok()?;
-        self.jobs.remove(place).map(|(_, job)| job)
+        let job = self.jobs.remove(place).map(|(_, job)| job);
+        self.release_blocks();
+        job
     }
 
     /// Takes all of them, oldest first.
     pub fn take(&mut self) -> impl Iterator<Item = (u64, J)> + use<J> {
-        std::mem::take(&mut self.jobs).into_iter()
+        let all = std::mem::take(&mut self.jobs);
+        self.release_blocks();
+        all.into_iter()
     }
 
     /// How many.
@@ -147,9 +160,41 @@ mod tests {
                 assert_eq!(queue.keep(&message, Some(Edit { frame: 1, body: b"more" })), edited);
             }
             while queue.pop().is_some() {}
-            let held = queue.block.capacity() + queue.before.capacity();
-            assert_eq!(held, 0, "an empty queue holds no block");
+            assert_eq!(held(&queue), 0, "an empty queue holds no block");
         }
+    }
+
+    fn held(queue: &Waiting<u64>) -> usize {
+        queue.block.capacity() + queue.before.capacity()
+    }
+
+    #[test]
+    fn a_queue_that_shrinks_or_empties_keeps_no_large_block() {
+        let large = Message::single(vec![7; BLOCK]);
+        let many = (BACKLOG / BLOCK) as u64 + 64;
+        let filled = || {
+            let mut queue = Waiting::default();
+            for n in 0..2 * many {
+                queue.keep(&large, None);
+                queue.insert(n, n);
+            }
+            assert!(queue.block.capacity() > 0);
+            queue
+        };
+        let mut queue = filled();
+        assert_eq!((0..2 * many).filter_map(|n| queue.remove(n)).count() as u64, 2 * many);
+        assert_eq!(held(&queue), 0);
+        let mut queue = filled();
+        assert_eq!(queue.take().count() as u64, 2 * many);
+        assert_eq!(held(&queue), 0);
+        // Few are left: what is kept from now on lies in small blocks, also if a large one is free by now.
+        let mut queue = filled();
+        queue.before = BytesMut::with_capacity(LARGE_BLOCK);
+        queue.block = BytesMut::new();
+        let gone = 2 * many - MANY as u64;
+        assert_eq!((0..gone).filter_map(|n| queue.remove(n)).count() as u64, gone);
+        queue.keep(&Message::single([7; 100]), None);
+        assert!(held(&queue) <= BLOCK, "{} bytes", held(&queue));
     }
 
     #[test]
