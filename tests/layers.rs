@@ -16,7 +16,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("session", &["clock", "emqp"]),
     ("broker", &["clock", "dispatch", "emqp", "store"]),
     ("scheduler", &["clock", "emqp", "session"]),
-    ("pubsub", &["emqp"]),
+    ("pubsub", &["dispatch", "emqp"]),
     ("serve", &["broker", "emqp", "pubsub", "scheduler"]),
     ("worker", &["clock", "emqp", "session"]),
     ("jobmanager", &["emqp", "session", "worker"]),

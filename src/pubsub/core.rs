@@ -1,20 +1,25 @@
 //! [`Publisher`]: which messages are published, without any I/O.
 
-use std::collections::BTreeSet;
-
 use tracing::{debug, warn};
 use zmtp::{Message, RoutingId};
 
+use crate::dispatch::Recent;
 use crate::emqp::{Command, Envelope, Publish};
 
 /// Senders whose misbehaviour is remembered, so that it is logged once.
 const NOTED: usize = 1024;
 
 /// The logic of the publisher.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Publisher {
-    noted: BTreeSet<RoutingId>,
+    noted: Recent<RoutingId, bool>,
     counters: Counters,
+}
+
+impl Default for Publisher {
+    fn default() -> Self {
+        Self { noted: Recent::new(NOTED), counters: Counters::default() }
+    }
 }
 
 /// What has happened so far.
@@ -62,13 +67,9 @@ impl Publisher {
 
     fn drop(&mut self, from: &RoutingId, message: &Message, why: &dyn std::fmt::Display) {
         self.counters.dropped += 1;
-        if self.noted.contains(from) {
+        if std::mem::replace(self.noted.entry(from), true) {
             return debug!(%from, %why, "message dropped");
         }
-        if self.noted.len() == NOTED {
-            self.noted.pop_first();
-        }
-        self.noted.insert(from.clone());
         let frames = message.frame_count();
         warn!(%from, frames, %why, "message dropped; further ones of this peer are logged at debug level");
     }
@@ -118,6 +119,6 @@ mod tests {
             let from = RoutingId::new(n.to_string()).unwrap();
             publisher.on_message(&from, &Message::from_frames(["x"]));
         }
-        assert_eq!((publisher.noted.len(), publisher.counters().dropped), (NOTED, 3000));
+        assert_eq!((publisher.noted.iter().count(), publisher.counters().dropped), (NOTED, 3000));
     }
 }

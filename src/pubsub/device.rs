@@ -137,7 +137,7 @@ impl Device {
                 },
             };
             if let Some(publication) = core.on_message(&from, &message)
-                && let Err(error) = outgoing.try_send(publication)
+                && let Err(error) = outgoing.send(publication).await
             {
                 warn!(reason = ?error.reason, "a message was not published");
             }
