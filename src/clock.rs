@@ -44,3 +44,11 @@ impl Alarm {
         Poll::Ready(())
     }
 }
+
+/// Until a deadline; for ever without one.
+pub(crate) async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}

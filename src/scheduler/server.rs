@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use thiserror::Error;
@@ -13,7 +13,7 @@ use zmtp::{BindError, Endpoint, Message, Router, RoutingId};
 use super::core::{Effect, Input, Scheduler, SchedulerConfig, Stored};
 use super::report::Listing;
 use super::store::{Change, Saved, ScheduleStore, StoreError};
-use crate::clock::Now;
+use crate::clock::{Now, sleep_until};
 use crate::emqp::{Command, Envelope, MsgIds, Outcome, Reply};
 use crate::session::{self, Link, Session, SessionConfig, Wire, WireOptions};
 
@@ -70,9 +70,8 @@ pub struct Server {
     control: Control,
     orders: mpsc::UnboundedReceiver<Order>,
     handle: ServerHandle,
-    /// What core and session want, not carried out yet.
+    /// What the core wants, not carried out yet.
     effects: VecDeque<Effect>,
-    wanted: VecDeque<session::Effect>,
     phase: Phase,
 }
 
@@ -153,7 +152,6 @@ impl Server {
             orders,
             handle: ServerHandle(sender),
             effects: VecDeque::new(),
-            wanted: VecDeque::new(),
             phase: Phase::Running,
         })
     }
@@ -220,8 +218,7 @@ impl Server {
         }
         let mut out = Vec::new();
         self.session.step(now, input, &mut out);
-        self.wanted.extend(out);
-        while let Some(effect) = self.wanted.pop_front() {
+        for effect in out {
             self.carry_out(now, effect);
         }
         match (was_attached, self.is_attached()) {
@@ -407,11 +404,4 @@ async fn next_question(socket: &mut Option<Router>) -> (RoutingId, Message) {
         return question;
     }
     std::future::pending().await
-}
-
-async fn sleep_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-        None => std::future::pending().await,
-    }
 }

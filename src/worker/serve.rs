@@ -1,13 +1,10 @@
 //! [`Serve`]: the loop that joins a session, its socket, the core and an executor. The thin shell around them all.
 
-use std::future::pending;
-use std::time::Instant;
-
 use tokio::sync::mpsc;
 
 use super::core::Core;
 use super::events::{CoreConfig, Effect, Input, Order, RunnerId};
-use crate::clock::Now;
+use crate::clock::{Now, sleep_until};
 use crate::emqp::{Command, Reply};
 use crate::session::{self, Session, SessionConfig, Wire, WireOptions};
 
@@ -219,12 +216,5 @@ impl<E: Executor> Serve<E> {
     fn send(&mut self, command: &Command<'_>) {
         let id = self.session.next_id();
         self.wire.send(command.to_message(&id));
-    }
-}
-
-async fn sleep_until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
-        None => pending().await,
     }
 }

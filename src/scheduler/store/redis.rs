@@ -4,7 +4,7 @@
 //! body frames, `run_count` in the headers being what is left. Two keys of ours stand beside it, which Python leaves alone:
 //! `eventmq:since`, a hash of identities to times of arrival, and `eventmq:ran_until`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -154,15 +154,14 @@ impl RedisStore {
         let mut records: HashMap<ScheduleId, Record> = HashMap::new();
         let mut tidy = redis::pipe();
         tidy.atomic();
-        let mut seen = BTreeSet::new();
+        let mut listed: BTreeMap<&String, usize> = BTreeMap::new();
         for key in &found.list {
-            if !seen.insert(key) {
-                continue;
-            }
+            *listed.entry(key).or_default() += 1;
+        }
+        for (key, times) in listed {
             let since = found.since.get(key).and_then(|since| since.parse().ok()).unwrap_or(now);
             let record = self.take(key, found.frames.get(key), since);
-            let doubled = found.list.iter().filter(|other| *other == key).count() > 1;
-            if doubled || !found.frames.contains_key(key) {
+            if times > 1 || !found.frames.contains_key(key) {
                 tidy.cmd("LREM").arg(LIST).arg(0).arg(key).ignore();
                 if found.frames.contains_key(key) {
                     tidy.cmd("LPUSH").arg(LIST).arg(key).ignore();
