@@ -1,16 +1,17 @@
 //! [`JobManagerConf`]: everything a job manager is told, resolved.
 
-use zmtp::{Endpoint, Limits};
+use zmtp::Endpoint;
 
 use super::key::Program;
-use super::report::{ConfError, Notice, Origin};
+use super::peer::{check_heartbeats, heartbeats};
+use super::report::{ConfError, Origin};
 use super::resolve::Resolved;
-use super::router::{Loaded, LogConf, resolve_log};
+use super::router::{Loaded, LogConf, limits_of, resolve_log};
 use super::settings::{self as key};
 use super::sources::{Flags, Sources, Variables};
 use crate::emqp::{PeerKind, QueueList, QueueWeight};
 use crate::jobmanager::{ManagerConf, PoolConf};
-use crate::session::{Heartbeats, OnDisconnect, SessionConfig, WireOptions};
+use crate::session::{OnDisconnect, SessionConfig, WireOptions};
 use crate::worker::CoreConfig;
 
 /// Settings of `emq jobmanager`: nothing in here means "ask elsewhere".
@@ -32,9 +33,7 @@ impl JobManagerConf {
     pub fn load(flags: &Flags, variables: &Variables) -> Result<Loaded<Self>, ConfError> {
         let mut resolved = Resolved::new(Program::JobManager, &Sources::read(flags, variables)?)?;
         let conf = Self::resolve(&resolved)?;
-        if conf.manager.session.heartbeats.is_some_and(|heartbeats| heartbeats.interval >= heartbeats.timeout) {
-            resolved.notice(Notice::SlowHeartbeats);
-        }
+        check_heartbeats(&mut resolved, conf.manager.session.heartbeats);
         let effective = resolved.effective(Program::JobManager);
         Ok(Loaded { conf, effective, notices: resolved.notices().to_vec() })
     }
@@ -44,12 +43,10 @@ impl JobManagerConf {
     /// # Errors
     /// A value that cannot be used.
     pub fn resolve(from: &Resolved) -> Result<Self, ConfError> {
-        let max_message_size = from.get(key::MAX_MESSAGE_SIZE)?;
-        let limits = Limits { frame: from.get(key::MAX_FRAME_SIZE)?.min(max_message_size), message: max_message_size };
         let manager = ManagerConf {
             name: None,
             session: resolve_session(from)?,
-            wire: WireOptions { limits, ..WireOptions::default() },
+            wire: WireOptions { limits: limits_of(from)?, ..WireOptions::default() },
             core: CoreConfig {
                 slots: from.get(key::CONCURRENT_JOBS)?,
                 jobs_per_runner: Some(from.get(key::MAX_JOB_COUNT)?),
@@ -64,11 +61,6 @@ impl JobManagerConf {
 }
 
 fn resolve_session(from: &Resolved) -> Result<SessionConfig, ConfError> {
-    let heartbeats = Heartbeats {
-        interval: from.get(key::HEARTBEAT_INTERVAL)?,
-        timeout: from.get(key::HEARTBEAT_TIMEOUT)?,
-        liveness: from.get(key::HEARTBEAT_LIVENESS)?,
-    };
     let (address, failover) = addresses(from)?;
     let queues = from.get(key::QUEUES)?;
     Ok(SessionConfig {
@@ -77,7 +69,7 @@ fn resolve_session(from: &Resolved) -> Result<SessionConfig, ConfError> {
         address,
         failover,
         reconnect_timeout: from.get(key::RECONNECT_TIMEOUT)?,
-        heartbeats: (!from.get(key::DISABLE_HEARTBEATS)?).then_some(heartbeats),
+        heartbeats: heartbeats(from)?,
         on_disconnect: OnDisconnect::Rejoin,
     })
 }

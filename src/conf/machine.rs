@@ -21,10 +21,7 @@ pub fn state_folder() -> Option<PathBuf> {
     if let Some(given) = given.filter(|path| path.is_absolute()) {
         return Some(given);
     }
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective =
-        status.lines().find_map(|line| line.strip_prefix("Uid:")).and_then(|ids| ids.split_whitespace().nth(1));
-    if effective == Some("0") {
+    if rustix::process::geteuid().is_root() {
         return Some(PathBuf::from("/var/lib/eventmq"));
     }
     let own = folder("XDG_STATE_HOME").or_else(|| Some(folder("HOME")?.join(".local/state")));

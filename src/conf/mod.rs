@@ -18,6 +18,7 @@ mod ini;
 mod jobmanager;
 mod key;
 mod machine;
+mod peer;
 mod publisher;
 mod reference;
 mod report;

@@ -134,8 +134,13 @@ pub(super) fn wire_of(from: &Resolved, machine: &Machine) -> Result<(usize, Limi
         Bound::Auto => machine.open_files.saturating_sub(RESERVED_FILES).max(1),
         Bound::Count(count) => count,
     };
+    Ok((max_connections, limits_of(from)?))
+}
+
+/// The largest frame and message.
+pub(super) fn limits_of(from: &Resolved) -> Result<Limits, ConfError> {
     let message = from.get(key::MAX_MESSAGE_SIZE)?;
-    Ok((max_connections, Limits { frame: from.get(key::MAX_FRAME_SIZE)?.min(message), message }))
+    Ok(Limits { frame: from.get(key::MAX_FRAME_SIZE)?.min(message), message })
 }
 
 pub(super) fn resolve_log(from: &Resolved) -> Result<LogConf, ConfError> {

@@ -1,13 +1,14 @@
 //! [`SchedulerConf`]: everything a scheduler is told, resolved.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tracing::warn;
 use zmtp::Endpoint;
 
 use super::key::Program;
 use super::machine::state_folder;
-use super::report::{ConfError, Notice, Origin};
+use super::peer::{check_heartbeats, heartbeats};
+use super::report::{ConfError, Origin};
 use super::resolve::Resolved;
 use super::router::{Loaded, LogConf, resolve_log};
 use super::settings::{self as key};
@@ -18,7 +19,7 @@ use crate::scheduler::{
     AbsentStore, FileStore, MemoryStore, RedisServer, RedisStore, ScheduleStore, SchedulerConfig, ServerConf,
     StoreError,
 };
-use crate::session::{Heartbeats, SessionConfig, WireOptions};
+use crate::session::{SessionConfig, WireOptions};
 
 /// Longest path of a socket file.
 const MAX_SOCKET_PATH: usize = 107;
@@ -53,11 +54,7 @@ impl SchedulerConf {
     pub fn load(flags: &Flags, variables: &Variables) -> Result<Loaded<Self>, ConfError> {
         let mut resolved = Resolved::new(Program::Scheduler, &Sources::read(flags, variables)?)?;
         let conf = Self::resolve(&resolved)?;
-        if let Some(beats) = conf.server.session.heartbeats
-            && beats.interval >= beats.timeout
-        {
-            resolved.notice(Notice::SlowHeartbeats);
-        }
+        check_heartbeats(&mut resolved, conf.server.session.heartbeats);
         let effective = resolved.effective(Program::Scheduler);
         Ok(Loaded { conf, effective, notices: resolved.notices().to_vec() })
     }
@@ -71,12 +68,7 @@ impl SchedulerConf {
         let mut session =
             SessionConfig::new(PeerKind::Scheduler, QueueList::Configured, from.get(key::SCHEDULER_ADDR)?);
         session.reconnect_timeout = from.get(key::RECONNECT_TIMEOUT)?;
-        let heartbeats = Heartbeats {
-            interval: from.get(key::HEARTBEAT_INTERVAL)?,
-            timeout: from.get(key::HEARTBEAT_TIMEOUT)?,
-            liveness: from.get(key::HEARTBEAT_LIVENESS)?,
-        };
-        session.heartbeats = (!from.get(key::DISABLE_HEARTBEATS)?).then_some(heartbeats);
+        session.heartbeats = heartbeats(from)?;
         let absent_store = match (&store, from.get(key::REDIS_STARTUP_ERROR_HARD_KILL)?) {
             (StoreConf::Redis(_), false) => AbsentStore::Wait,
             _ => AbsentStore::Fail,
@@ -161,10 +153,6 @@ impl StoreConf {
             warn!(path = %socket.display(), "too long for a socket: emq schedules cannot ask this scheduler");
             return None;
         }
-        format!("ipc://{}", utf8(&socket)?).parse().ok()
+        format!("ipc://{}", socket.to_str()?).parse().ok()
     }
-}
-
-fn utf8(path: &Path) -> Option<&str> {
-    path.to_str()
 }
