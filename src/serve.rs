@@ -3,6 +3,7 @@
 //! The scheduler is attached to the broker as any other would be, over inproc, but on standby: schedules go to it only
 //! while no other scheduler is connected.
 
+use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use thiserror::Error;
@@ -113,35 +114,31 @@ impl Serve {
     /// The broker failed. A scheduler that fails is logged, and the broker works on without.
     pub async fn run(self) -> Result<(), ServeError> {
         let Self { broker, scheduler, publisher } = self;
-        let scheduler = scheduler.map(|server| {
-            let handle = server.handle();
-            let running = tokio::spawn(async move {
-                if let Err(error) = server.run().await {
-                    error!("the scheduler has ended, the broker works on without: {error}");
-                }
-            });
-            (running, handle)
-        });
-        let publisher = publisher.map(|device| {
-            let handle = device.handle();
-            let running = tokio::spawn(async move {
-                if let Err(error) = device.run().await {
-                    error!("the publisher has ended, the broker works on without: {error}");
-                }
-            });
-            (running, handle)
-        });
+        let scheduler = scheduler.map(|server| (server.handle(), begin("scheduler", server.run())));
+        let publisher = publisher.map(|device| (device.handle(), begin("publisher", device.run())));
         let done = broker.run().await;
-        if let Some((running, handle)) = scheduler {
+        if let Some((handle, running)) = scheduler {
             handle.shutdown();
             end(running).await;
         }
-        if let Some((running, handle)) = publisher {
+        if let Some((handle, running)) = publisher {
             handle.shutdown();
             end(running).await;
         }
         Ok(done?)
     }
+}
+
+/// Runs a part beside the broker.
+fn begin<E: Display>(
+    part: &'static str,
+    running: impl Future<Output = Result<(), E>> + Send + 'static,
+) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        if let Err(error) = running.await {
+            error!("the {part} has ended, the broker works on without: {error}");
+        }
+    })
 }
 
 async fn end(running: JoinHandle<()>) {

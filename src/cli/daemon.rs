@@ -5,8 +5,8 @@ use std::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{debug, error, info, warn};
 
-use super::{CliError, Logging, logging};
-use crate::conf::{LogConf, Notice, Urgency};
+use super::{CliError, Logging, config, logging, print, print_notices};
+use crate::conf::{Loaded, LogConf, Notice, Urgency};
 
 /// A running program, as signals see it.
 pub(super) trait Daemon {
@@ -15,6 +15,42 @@ pub(super) trait Daemon {
 
     /// Reads the settings again; they are used only if all of them can be.
     fn reload(&self, logging: &Logging) -> Result<Vec<Notice>, CliError>;
+}
+
+/// Flags of every such program.
+#[derive(Debug, clap::Args)]
+pub(super) struct DaemonFlags {
+    /// Log this and everything more urgent: error, warn, info, debug or trace (setting log_level)
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+
+    /// Check the settings, show them with their origins, and exit
+    #[arg(long)]
+    pub(super) check: bool,
+}
+
+impl DaemonFlags {
+    /// The setting among them: flag, key and value.
+    pub(super) fn setting(&self) -> (&'static str, &'static str, Option<&String>) {
+        ("--log-level", "log_level", self.log_level.as_ref())
+    }
+
+    /// Begins to log, what there is to say about the settings first.
+    pub(super) fn start_logging(&self, conf: &LogConf, notices: &[Notice]) -> Result<Logging, CliError> {
+        let logging = start_logging(conf, self.log_level.as_ref())?;
+        log_notices(notices);
+        Ok(logging)
+    }
+
+    /// Begins to log with settings that were read; without a log they were only to be shown, and are.
+    pub(super) fn begin<C>(&self, loaded: &Loaded<C>, conf: &LogConf) -> Result<Option<Logging>, CliError> {
+        if self.check {
+            print_notices(&loaded.notices);
+            print(&config::table(&loaded.effective))?;
+            return Ok(None);
+        }
+        self.start_logging(conf, &loaded.notices).map(Some)
+    }
 }
 
 /// Begins to log. A level asked for by flag counts more than the filter in the environment.

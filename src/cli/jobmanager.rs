@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use tracing::{debug, info};
 
-use super::daemon::{self, Daemon, Signals};
-use super::{CliError, Logging, SettingFlags, config, print, print_notices, settings_help};
+use super::daemon::{self, Daemon, DaemonFlags, Signals};
+use super::{CliError, Logging, SettingFlags, settings_help};
 use crate::conf::{FlagValue, Flags, JobManagerConf, Loaded, Notice, Program, process_variables};
 use crate::jobmanager::{JobManager, JobManagerHandle};
 
@@ -68,13 +68,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "PATH")]
     python: Option<String>,
 
-    /// Log this and everything more urgent: error, warn, info, debug or trace (setting log_level)
-    #[arg(long, value_name = "LEVEL")]
-    log_level: Option<String>,
-
-    /// Check the settings, show them with their origins, and exit
-    #[arg(long)]
-    check: bool,
+    #[command(flatten)]
+    daemon: DaemonFlags,
 }
 
 impl Args {
@@ -84,7 +79,7 @@ impl Args {
             ("--broker-addr", "worker_addr", self.broker_addr.as_ref().and_then(Option::as_ref)),
             ("--jobs", "concurrent_jobs", self.jobs.as_ref().and_then(Option::as_ref)),
             ("--python", "python", self.python.as_ref()),
-            ("--log-level", "log_level", self.log_level.as_ref()),
+            self.daemon.setting(),
         ])
     }
 
@@ -117,13 +112,7 @@ impl Args {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let loaded = args.load()?;
-    if args.check {
-        print_notices(&loaded.notices);
-        print(&config::table(&loaded.effective))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let logging = daemon::start_logging(&loaded.conf.log, args.log_level.as_ref())?;
-    daemon::log_notices(&loaded.notices);
+    let Some(logging) = args.daemon.begin(&loaded, &loaded.conf.log)? else { return Ok(ExitCode::SUCCESS) };
     // What is done here is little beside the jobs: one thread leaves the others to them.
     daemon::runtime()?.block_on(start(loaded.conf, args, logging))?;
     Ok(ExitCode::SUCCESS)

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use tracing::info;
 
-use super::daemon::{self, Daemon, Signals};
-use super::{CliError, EXIT_CODES, Logging, SettingFlags, config, print, print_notices, settings_help};
+use super::daemon::{self, Daemon, DaemonFlags, Signals};
+use super::{CliError, EXIT_CODES, Logging, SettingFlags, settings_help};
 use crate::conf::{ConfError, Flags, Loaded, Machine, Notice, Program, PublisherConf, process_variables};
 use crate::pubsub::{Device, DeviceHandle};
 
@@ -41,13 +41,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "ADDRESS")]
     outgoing: Option<String>,
 
-    /// Log this and everything more urgent: error, warn, info, debug or trace (setting log_level)
-    #[arg(long, value_name = "LEVEL")]
-    log_level: Option<String>,
-
-    /// Check the settings, show them with their origins, and exit
-    #[arg(long)]
-    check: bool,
+    #[command(flatten)]
+    daemon: DaemonFlags,
 }
 
 impl Args {
@@ -55,7 +50,7 @@ impl Args {
         self.settings.flags_and(&[
             ("--incoming", "publisher_incoming_addr", self.incoming.as_ref()),
             ("--outgoing", "publisher_outgoing_addr", self.outgoing.as_ref()),
-            ("--log-level", "log_level", self.log_level.as_ref()),
+            self.daemon.setting(),
         ])
     }
 }
@@ -64,13 +59,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let flags = args.flags()?;
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let loaded = load(&flags)?;
-    if args.check {
-        print_notices(&loaded.notices);
-        print(&config::table(&loaded.effective))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let logging = daemon::start_logging(&loaded.conf.log, args.log_level.as_ref())?;
-    daemon::log_notices(&loaded.notices);
+    let Some(logging) = args.daemon.begin(&loaded, &loaded.conf.log)? else { return Ok(ExitCode::SUCCESS) };
     daemon::runtime()?.block_on(start(loaded.conf, flags, logging))?;
     Ok(ExitCode::SUCCESS)
 }

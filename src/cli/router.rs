@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use tracing::{debug, info, warn};
 
-use super::daemon::{self, Daemon, Signals};
-use super::{CliError, EXIT_CODES, Logging, SettingFlags, config, print, print_notices, settings_help};
+use super::daemon::{self, Daemon, DaemonFlags, Signals};
+use super::{CliError, EXIT_CODES, Logging, SettingFlags, settings_help};
 use crate::broker::ServerHandle;
 use crate::conf::{
     ConfError, Flags, Loaded, Machine, Notice, Program, RouterConf, SchedulerConf, StoreConf, process_variables,
@@ -56,13 +56,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "ADDRESS")]
     admin: Option<String>,
 
-    /// Log this and everything more urgent: error, warn, info, debug or trace (setting log_level)
-    #[arg(long, value_name = "LEVEL")]
-    log_level: Option<String>,
-
-    /// Check the settings, show them with their origins, and exit
-    #[arg(long)]
-    check: bool,
+    #[command(flatten)]
+    daemon: DaemonFlags,
 }
 
 impl Args {
@@ -71,7 +66,7 @@ impl Args {
             ("--frontend", "frontend_addr", self.frontend.as_ref()),
             ("--backend", "backend_addr", self.backend.as_ref()),
             ("--admin", "administrative_addr", self.admin.as_ref()),
-            ("--log-level", "log_level", self.log_level.as_ref()),
+            self.daemon.setting(),
         ])
     }
 }
@@ -82,13 +77,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     // be had shows in max_connections.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let loaded = load(&flags)?;
-    if args.check {
-        print_notices(&loaded.notices);
-        print(&config::table(&loaded.effective))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let logging = daemon::start_logging(&loaded.conf.log, args.log_level.as_ref())?;
-    daemon::log_notices(&loaded.notices);
+    let Some(logging) = args.daemon.begin(&loaded, &loaded.conf.log)? else { return Ok(ExitCode::SUCCESS) };
     // A broker is one hub and its links: a second thread costs more in wake-ups than it brings.
     daemon::runtime()?.block_on(start(loaded.conf, flags, logging))?;
     Ok(ExitCode::SUCCESS)
@@ -104,6 +93,11 @@ async fn start(conf: RouterConf, flags: Flags, logging: Logging) -> Result<(), C
     let scheduler = if conf.builtin_scheduler { builtin_scheduler(&flags) } else { None };
     let serve = Serve::bind(ServeConf { broker: conf.server, scheduler, publisher: None }).await?;
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "broker ready");
+    run_to_end(serve, signals, flags, logging).await
+}
+
+/// Runs a broker, and what else is in its process, until a signal or an administrator ends it.
+pub(super) async fn run_to_end(serve: Serve, signals: Signals, flags: Flags, logging: Logging) -> Result<(), CliError> {
     let running = Running { broker: serve.broker().handle(), flags };
     let forwarding = tokio::spawn(signals.forward(running, logging));
     let done = serve.run().await;
@@ -126,9 +120,9 @@ fn builtin_scheduler(flags: &Flags) -> Option<BuiltinScheduler> {
 }
 
 /// A broker, alone or with what else runs in its process.
-pub(super) struct Running {
-    pub(super) broker: ServerHandle,
-    pub(super) flags: Flags,
+struct Running {
+    broker: ServerHandle,
+    flags: Flags,
 }
 
 impl Daemon for Running {

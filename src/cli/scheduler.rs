@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use tracing::{debug, info};
 
-use super::daemon::{self, Daemon, Signals};
-use super::{CliError, EXIT_CODES, Logging, SettingFlags, config, print, print_notices, settings_help};
+use super::daemon::{self, Daemon, DaemonFlags, Signals};
+use super::{CliError, EXIT_CODES, Logging, SettingFlags, settings_help};
 use crate::conf::{ConfError, Flags, Loaded, Notice, Program, SchedulerConf, process_variables};
 use crate::scheduler::{Server, ServerHandle};
 
@@ -39,34 +39,20 @@ pub(super) struct Args {
     #[arg(short = 'B', long, value_name = "ADDRESS")]
     broker: Option<String>,
 
-    /// Log this and everything more urgent: error, warn, info, debug or trace (setting log_level)
-    #[arg(long, value_name = "LEVEL")]
-    log_level: Option<String>,
-
-    /// Check the settings, show them with their origins, and exit
-    #[arg(long)]
-    check: bool,
+    #[command(flatten)]
+    daemon: DaemonFlags,
 }
 
 impl Args {
     fn flags(&self) -> Result<Flags, CliError> {
-        self.settings.flags_and(&[
-            ("--broker", "scheduler_addr", self.broker.as_ref()),
-            ("--log-level", "log_level", self.log_level.as_ref()),
-        ])
+        self.settings.flags_and(&[("--broker", "scheduler_addr", self.broker.as_ref()), self.daemon.setting()])
     }
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
     let flags = args.flags()?;
     let loaded = load(&flags)?;
-    if args.check {
-        print_notices(&loaded.notices);
-        print(&config::table(&loaded.effective))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let logging = daemon::start_logging(&loaded.conf.log, args.log_level.as_ref())?;
-    daemon::log_notices(&loaded.notices);
+    let Some(logging) = args.daemon.begin(&loaded, &loaded.conf.log)? else { return Ok(ExitCode::SUCCESS) };
     daemon::runtime()?.block_on(start(loaded.conf, flags, logging))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use tracing::{debug, info};
+use tracing::info;
 
-use super::daemon::{self, Signals};
-use super::router::{self, Running, SIGNALS};
+use super::daemon::{self, DaemonFlags, Signals};
+use super::router::{self, SIGNALS};
 use super::{CliError, EXIT_CODES, Logging, SettingFlags, config, print, print_notices};
 use crate::conf::{Flags, Machine, Notice, PublisherConf, RouterConf, SchedulerConf, process_variables};
 use crate::serve::{BuiltinScheduler, Need, Serve, ServeConf};
@@ -28,17 +28,12 @@ pub(super) struct Args {
     #[command(flatten)]
     settings: SettingFlags,
 
-    /// Log this and everything more urgent: error, warn, info, debug or trace (setting log_level)
-    #[arg(long, value_name = "LEVEL")]
-    log_level: Option<String>,
-
-    /// Check the settings, show them with their origins, and exit
-    #[arg(long)]
-    check: bool,
+    #[command(flatten)]
+    daemon: DaemonFlags,
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
-    let flags = args.settings.flags_and(&[("--log-level", "log_level", args.log_level.as_ref())])?;
+    let flags = args.settings.flags_and(&[args.daemon.setting()])?;
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let variables = process_variables();
     let broker = router::load(&flags)?;
@@ -52,7 +47,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
             notices.push(notice.clone());
         }
     }
-    if args.check {
+    if args.daemon.check {
         print_notices(&notices);
         for (section, effective) in
             [("router", &broker.effective), ("scheduler", &scheduler.effective), ("publisher", &publisher.effective)]
@@ -61,8 +56,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, CliError> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let logging = daemon::start_logging(&broker.conf.log, args.log_level.as_ref())?;
-    daemon::log_notices(&notices);
+    let logging = args.daemon.start_logging(&broker.conf.log, &notices)?;
     daemon::runtime()?.block_on(start(broker.conf, scheduler.conf, publisher.conf, flags, logging))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -84,11 +78,5 @@ async fn start(
         () = signals.stopped() => return Ok(()),
     };
     info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "broker, scheduler and publisher ready");
-    let running = Running { broker: serve.broker().handle(), flags };
-    let forwarding = tokio::spawn(signals.forward(running, logging));
-    let done = serve.run().await;
-    forwarding.abort();
-    done?;
-    debug!("connections closed");
-    Ok(())
+    router::run_to_end(serve, signals, flags, logging).await
 }
