@@ -8,6 +8,7 @@ use super::core::{Broker, Turn};
 use super::counters::Counters;
 use super::dead::DeadReason;
 use super::jobs::{Job, Place};
+use super::schedulers::Rank;
 use super::workers::Standing;
 use crate::emqp::{QueueName, QueueWeight};
 
@@ -158,7 +159,7 @@ impl Broker {
             (scheduler.id.to_string(), SchedulerReport { hb: Self::age(scheduler.last_seen, self.started) })
         };
         // Our own is no peer: whoever asks wants to know whether one came.
-        let others = self.schedulers.iter().filter(|(_, scheduler)| scheduler.rank == super::schedulers::Rank::Regular);
+        let others = self.schedulers.iter().filter(|(_, scheduler)| scheduler.rank == Rank::Regular);
         SchedulersReport { connected_schedulers: others.map(|(_, s)| entry(s)).collect() }
     }
 
