@@ -3,9 +3,10 @@
  *     emqload FRONTEND BACKEND WORKERS SLOTS PAYLOAD WINDOW SECONDS every|some ROUTER_PID
  *
  * One client (DEALER) keeps WINDOW jobs of PAYLOAD bytes outstanding for SECONDS, then waits for the rest. WORKERS
- * workers (DEALERs, SLOTS slots each) answer each job at once with REPLY and READY. WINDOW 1 is the latency run: the next
- * job leaves the moment the one before it has arrived. One thread owns all the sockets, so no job waits for a wake-up
- * inside the driver other than libzmq's own.
+ * workers (DEALERs, SLOTS slots each) answer each job at once with REPLY and READY. Client and workers have a thread each,
+ * for in life they are different programs: with one thread for both, the kernel puts it and the router on the same core and
+ * leaves the other idle for a fifth of the time. WINDOW 1 is the latency run: the next job leaves the moment the one before
+ * it has arrived, and one thread owns all the sockets, so no job waits for a wake-up inside the driver but libzmq's own.
  *
  * `every`: the router must answer every REQUEST with exactly one acceptance REPLY. `some`: at most one.
  * Each job must reach a worker exactly once with its payload unchanged, and nothing may be refused; otherwise, or
@@ -13,6 +14,8 @@
  * time is measured from the first job until the router has come to rest.
  */
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,19 +30,22 @@
 #define TURN 256 /* messages of one kind handled before the next socket is looked at */
 #define STALL 30.0
 #define ID_LENGTH 36
-#define IDS (1 << 18) /* ids kept for libzmq; each outstanding job has at most four on their way */
-#define MAX_WINDOW (IDS / 4)
+#define MAX_WINDOW 65536
+#define NAP 400000 /* ns the client sleeps when its window is full: then a hundred acknowledgements are there */
 
 struct message { int parts; zmq_msg_t part[MAX_PARTS]; };
 
 static void *client, *worker[MAX_WORKERS];
 static int workers, slots;
+static size_t ids_kept; /* ids that stay as they are for libzmq: four for each job on its way, and some */
 static char *payload;
 static size_t payload_length;
 static int every_ack;
 static uint8_t *delivered_times, *acked_times; /* by job */
-static long sent, delivered, acked;
+static atomic_long sent, delivered; /* each written by one thread */
+static long acked;
 static double delivered_at;
+static atomic_int over;
 static clockid_t router_clock;
 
 static double seconds_of(clockid_t clock)
@@ -51,9 +57,14 @@ static double seconds_of(clockid_t clock)
 
 static double now(void) { return seconds_of(CLOCK_MONOTONIC); }
 
+static long count(atomic_long *n) { return atomic_load_explicit(n, memory_order_acquire); }
+
+/* For the one thread that writes it. */
+static void count_up(atomic_long *n) { atomic_store_explicit(n, count(n) + 1, memory_order_release); }
+
 static void fail(const char *what)
 {
-    fprintf(stderr, "emqload: %s (sent %ld, delivered %ld, acknowledged %ld)\n", what, sent, delivered, acked);
+    fprintf(stderr, "emqload: %s (sent %ld, delivered %ld, acknowledged %ld)\n", what, count(&sent), count(&delivered), acked);
     exit(1);
 }
 
@@ -84,13 +95,14 @@ static void head(void *socket, const char *command, const char *id, int more)
 /* A message id as long as a UUID's text, made of a number. It lasts until as many more were made as can be on their way. */
 static const char *id_of(long number)
 {
-    static char (*ids)[ID_LENGTH];
-    static size_t next;
+    static _Thread_local char (*ids)[ID_LENGTH];
+    static _Thread_local size_t next;
     if (!ids) {
-        if (!(ids = malloc(IDS * sizeof *ids))) fail("no memory for message ids");
-        for (size_t i = 0; i < IDS; i++) memcpy(ids[i], "00000000-0000-4000-9000-000000000000", ID_LENGTH);
+        if (!(ids = malloc(ids_kept * sizeof *ids))) fail("no memory for message ids");
+        for (size_t i = 0; i < ids_kept; i++) memcpy(ids[i], "00000000-0000-4000-9000-000000000000", ID_LENGTH);
     }
-    char *id = ids[next++ % IDS];
+    char *id = ids[next];
+    if (++next == ids_kept) next = 0;
     for (int i = ID_LENGTH - 1; i > 23; i--, number >>= 4) id[i] = "0123456789abcdef"[number & 15];
     return id;
 }
@@ -106,7 +118,7 @@ static long job_of(zmq_msg_t *id)
         if (digit < 0 || digit > 15) fail("unknown message id");
         number = number << 4 | digit;
     }
-    if (number >= sent) fail("message id of a job that was never sent");
+    if (number >= count(&sent)) fail("message id of a job that was never sent");
     return number;
 }
 
@@ -136,8 +148,10 @@ static int take(void *socket, struct message *m, int flags)
 
 static void send_job(void)
 {
-    if (sent == MAX_JOBS) fail("too many jobs for one run");
-    head(client, "REQUEST", id_of(sent++), 1);
+    long number = count(&sent);
+    if (number == MAX_JOBS) fail("too many jobs for one run");
+    count_up(&sent); /* first: its answers may come before this returns */
+    head(client, "REQUEST", id_of(number), 1);
     part(client, "default", 7, 1);
     part(client, "", 0, 1);
     lasting(client, payload, payload_length, 0);
@@ -172,7 +186,7 @@ static void worker_does(void *socket, struct message *m)
     text(socket, "{\"value\": 1}", 1);
     lasting(socket, id_of(job), ID_LENGTH, 0);
     head(socket, "READY", id_of(replies++), 0);
-    delivered++;
+    count_up(&delivered);
 }
 
 static int worker_turn(void *socket, struct message *m)
@@ -236,34 +250,49 @@ static void rest(void)
 
 /* ---- the runs ---- */
 
-static void bulk(struct message *m, long window, double stop)
+static void *work(void *message)
 {
-    zmq_pollitem_t items[MAX_WORKERS + 1] = { { client, 0, ZMQ_POLLIN, ZMQ_POLLIN } };
-    for (int i = 0; i < workers; i++) items[i + 1] = (zmq_pollitem_t){ worker[i], 0, ZMQ_POLLIN, ZMQ_POLLIN };
-    double progress = now();
-    for (int sending = 1; sending || delivered < sent;) {
-        long moved = 0;
-        sending = sending && progress < stop;
-        while (sending && moved < TURN && sent - delivered < window) send_job(), moved++;
-        for (int i = 0; i <= workers; i++) {
-            if (items[i].revents) moved += i ? worker_turn(items[i].socket, m) : client_turn(m);
+    zmq_pollitem_t items[MAX_WORKERS];
+    for (int i = 0; i < workers; i++) items[i] = (zmq_pollitem_t){ worker[i], 0, ZMQ_POLLIN, ZMQ_POLLIN };
+    while (!atomic_load(&over)) {
+        int moved = 0;
+        for (int i = 0; i < workers; i++) {
+            if (items[i].revents) moved += worker_turn(items[i].socket, message);
             items[i].revents = ZMQ_POLLIN; /* look at all of them next time, unless zmq_poll knows better */
         }
         heartbeats();
-        if (moved) progress = now();
-        else if (now() - progress > STALL) fail("the router stalled");
-        else zmq_poll(items, workers + 1, 1000);
-        if (!moved && sending && now() >= stop) sending = 0;
+        if (!moved) zmq_poll(items, workers, 10);
     }
+    return NULL;
+}
+
+static void bulk(struct message *m, struct message *of_workers, long window, double stop)
+{
+    struct timespec nap = { 0, NAP };
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, work, of_workers)) fail("no thread for the workers");
+    double progress = now();
+    for (long before = 0, done = 0, sending = 1; sending || done < count(&sent); before = done) {
+        int moved = 0;
+        sending = now() < stop;
+        done = count(&delivered);
+        while (sending && moved < TURN && count(&sent) - done < window) send_job(), moved++;
+        moved += client_turn(m);
+        if (moved || done > before) progress = now();
+        else if (now() - progress > STALL) fail("the router stalled");
+        if (!moved) nanosleep(&nap, NULL);
+    }
+    atomic_store(&over, 1);
+    pthread_join(thread, NULL);
 }
 
 static long one_at_a_time(struct message *m, double stop, float *latency)
 {
     long n = 0;
     for (double start; (start = now()) < stop; n++) {
-        long before = delivered;
+        long before = count(&delivered);
         send_job();
-        while (delivered == before) {
+        while (count(&delivered) == before) {
             if (take(worker[0], m, 0)) worker_does(worker[0], m);
             else if (now() - start > STALL) fail("the router stalled");
         }
@@ -289,6 +318,7 @@ int main(int argc, char **argv)
     workers = atoi(argv[3]), slots = atoi(argv[4]), payload_length = atol(argv[5]);
     long window = atol(argv[6]);
     double seconds = atof(argv[7]);
+    ids_kept = 4 * (window + (long)workers * slots) + 2 * MAX_WORKERS;
     every_ack = !strcmp(argv[8], "every");
     if (workers < 1 || workers > MAX_WORKERS || payload_length < 64 || window < 1 || window > MAX_WINDOW || seconds <= 0) {
         fprintf(stderr, "emqload: workers 1..%d, payload from 64, window 1..%d, seconds above 0\n", MAX_WORKERS, MAX_WINDOW);
@@ -304,8 +334,8 @@ int main(int argc, char **argv)
     delivered_times = calloc(MAX_JOBS, 1);
     acked_times = calloc(MAX_JOBS, 1);
     float *latency = calloc(MAX_JOBS, sizeof *latency);
-    struct message m;
-    for (int i = 0; i < MAX_PARTS; i++) zmq_msg_init(&m.part[i]);
+    struct message m, of_workers;
+    for (int i = 0; i < MAX_PARTS; i++) zmq_msg_init(&m.part[i]), zmq_msg_init(&of_workers.part[i]);
 
     void *context = zmq_ctx_new();
     client = connected(context, "client", 0, argv[1]);
@@ -316,10 +346,10 @@ int main(int argc, char **argv)
     double router_cpu = seconds_of(router_clock), own_cpu = seconds_of(CLOCK_PROCESS_CPUTIME_ID), start = now();
     long samples = 0;
     if (window == 1) samples = one_at_a_time(&m, start + seconds, latency);
-    else bulk(&m, window, start + seconds);
+    else bulk(&m, &of_workers, window, start + seconds);
     double elapsed = delivered_at - start;
     zmq_pollitem_t more_acks = { client, 0, ZMQ_POLLIN, 0 };
-    for (double from = now(); every_ack && acked < sent; zmq_poll(&more_acks, 1, 1000)) {
+    for (double from = now(); every_ack && acked < count(&sent); zmq_poll(&more_acks, 1, 1000)) {
         client_turn(&m);
         if (now() - from > STALL) fail("acknowledgements are missing");
     }
@@ -328,10 +358,11 @@ int main(int argc, char **argv)
     router_cpu = seconds_of(router_clock) - router_cpu;
     while (client_turn(&m)) {} /* a second acknowledgement would show here */
     for (int i = 0; i < workers; i++) while (worker_turn(worker[i], &m)) {}
-    if (delivered != sent) fail("the number of jobs delivered is not that of jobs sent");
+    long jobs = count(&sent);
+    if (count(&delivered) != jobs) fail("the number of jobs delivered is not that of jobs sent");
 
-    printf("{\"jobs\": %ld, \"acks\": %ld, \"jobs_per_s\": %.1f, \"router_us\": %.3f, \"driver_us\": %.3f", sent, acked,
-           sent / elapsed, router_cpu * 1e6 / sent, own_cpu * 1e6 / sent);
+    printf("{\"jobs\": %ld, \"acks\": %ld, \"jobs_per_s\": %.1f, \"router_us\": %.3f, \"driver_us\": %.3f", jobs, acked,
+           jobs / elapsed, router_cpu * 1e6 / jobs, own_cpu * 1e6 / jobs);
     if (samples) {
         qsort(latency, samples, sizeof *latency, by_size);
         printf(", \"p50_us\": %.2f, \"p99_us\": %.2f", latency[samples / 2], latency[samples * 99 / 100]);

@@ -48,7 +48,7 @@ def c_programs(names):
     paths = {name: os.path.join(directory, name) for name in names}
     for name, path in paths.items():
         source = os.path.join(BENCH, "c", name + ".c")
-        _run([compiler, "-O2", "-Wall", "-o", path, source, "-lzmq"], f"{name}.c")
+        _run([compiler, "-O2", "-Wall", "-pthread", "-o", path, source, "-lzmq"], f"{name}.c")
     return paths
 
 
