@@ -8,6 +8,7 @@ import time
 import pytest
 
 from peers import Crash, FakeWorker, Job, call, hold
+from scale import scaled
 from waits import stays, until
 
 WANTS = "reply-requested"
@@ -258,12 +259,13 @@ def test_c10_a_worker_of_the_light_queue_alone_serves_it_meanwhile(new_router, c
 
 # -- C11 --------------------------------------------------------------------------------------------------------------
 
-WAITING = 200_000
+WAITING = scaled(1_000_000, 200_000)
+HUGE = scaled(100, 6)
 
 
-@pytest.mark.timeout(240)
-def test_c11_a_backlog_of_200_000_jobs(new_router, client, worker, admin):
-    """Scaled from 1,000,000: 200,000 waiting jobs of 100 bytes, STATUS meanwhile, then the drain."""
+@pytest.mark.timeout(scaled(900, 240))
+def test_c11_a_backlog_of_many_jobs(new_router, client, worker, admin):
+    """1,000,000 waiting jobs of 100 bytes (every day 200,000), STATUS meanwhile, then the drain."""
     router = new_router(hwm=WAITING + 10)
     able = worker(router, slots=0, queues=[(10, "bulk")])
     boss = admin(router)
@@ -276,17 +278,17 @@ def test_c11_a_backlog_of_200_000_jobs(new_router, client, worker, admin):
             begun = time.monotonic()
             boss.status()
             slowest = max(slowest, time.monotonic() - begun)
-    asking.accepted(last, 60)
+    asking.accepted(last, scaled(300, 60))
     assert boss.waiting() == WAITING
     a_job = (router.rss() - before) / WAITING
     print(f"{a_job:.0f} bytes of memory for a waiting job of 100 bytes; slowest STATUS {slowest * 1000:.0f} ms")
     assert a_job < 1500, "bytes of memory for each waiting job of 100 bytes"
     assert slowest < 2, "the administrator is answered meanwhile"
     able.ready(500)
-    able.wait_jobs(WAITING, 90)
+    able.wait_jobs(WAITING, scaled(400, 90))
     every = WAITING // 100
     assert [job.message for job in able.jobs[::every]] == [b"%0100d" % number for number in range(0, WAITING, every)]
-    until(lambda: boss.status()["completed"] == WAITING, "all are completed", 20)
+    until(lambda: boss.status()["completed"] == WAITING, "all are completed", scaled(100, 20))
     until(lambda: router.rss() - before < 30 * MIB, "the memory is given back after the drain", 20)
 
 
@@ -308,8 +310,9 @@ def test_c11_a_backlogs_memory_is_given_back(new_router, client, worker, admin, 
     until(lambda: router.rss() - before < 30 * MIB, "the memory is given back after the drain", 20)
 
 
+@pytest.mark.timeout(scaled(400, 150))
 def test_c11_huge_jobs_do_not_hold_up_small_ones(new_router, client, worker, admin):
-    """Scaled from 100: six jobs of 64 MiB one after the other, small jobs on another queue meanwhile."""
+    """100 jobs of 64 MiB (every day six) one after the other, small jobs on another queue meanwhile."""
     router = new_router()
     huge = worker(router, queues=[(10, "huge")])
     small = worker(router, queues=[(10, "small")])
@@ -317,16 +320,16 @@ def test_c11_huge_jobs_do_not_hold_up_small_ones(new_router, client, worker, adm
     sender, asking = client(router), client(router)
     payload = bytes(64 * MIB)
     slowest = 0.0
-    for _ in range(6):
+    for _ in range(HUGE):
         msgid = sender.request(payload, "huge", WANTS)
         while not sender.results[msgid]:
             begun = time.monotonic()
             asking.result(asking.request(b"x", "small", WANTS))
             slowest = max(slowest, time.monotonic() - begun)
             sender.read(0.01)
-    assert [len(job.message) for job in huge.jobs] == [64 * MIB] * 6
+    assert [len(job.message) for job in huge.jobs] == [64 * MIB] * HUGE
     assert slowest < 3, "a small job waits for a huge one"
-    assert len(small.jobs) > 6
+    assert len(small.jobs) > HUGE
     until(lambda: router.rss() - before < 192 * MIB, "the memory is given back", 20)
 
 

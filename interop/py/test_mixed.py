@@ -85,7 +85,7 @@ def original_shell_shows(shell) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(
-    "router_of, manager_of, scheduler_of, client_of", product(SIDES, repeat=4), ids=lambda side: side
+    "router_of, manager_of, scheduler_of, client_of", list(product(SIDES, repeat=4)), ids=lambda side: side
 )
 def test_jobs_and_schedules(
     request, tmp_path, stack, marks, jobmanager, scheduler, our_scheduler, py_client, py_cli,
@@ -141,7 +141,7 @@ def publish(side: str, device, topic: str, number: int) -> None:
     py_publish(device.incoming, topic, {"id": number})
 
 
-@pytest.mark.parametrize("device_of, client_of", product(SIDES, repeat=2), ids=lambda side: side)
+@pytest.mark.parametrize("device_of, client_of", list(product(SIDES, repeat=2)), ids=lambda side: side)
 def test_publishing(request, tmp_path, stack, marks, ports, libzmq, device_of, client_of):
     """To a libzmq SUB and to ours at once."""
     if device_of == "ours":
