@@ -187,6 +187,24 @@ def test_a_link_cut_for_two_seconds_keeps_the_registration(new_router, client, j
     assert set(marks.count().values()) == {1}
 
 
+def test_a_ready_lost_with_the_link_costs_no_slot(new_router, client, worker, proxy, admin):
+    """The REPLY arrived, the READY behind it went down with the connection: nothing on the wire ever says so."""
+    router = new_router(heartbeat_timeout=1)
+    link = proxy(router.backend)
+    able = worker(link.address, slots=1, handler=lambda able, job: able.socket_reply(job, {"value": "done"}))
+    asking = client(router)
+    assert asking.result(asking.request(b"first", headers="reply-requested")) == {"value": "done"}
+    link.cut()
+    link.mend()
+    boss = admin(router)
+    until(lambda: [one["state"] for one in boss.workers().values()] == ["attentive"], "it is back")
+    waits = asking.request(b"second", headers="reply-requested")
+    assert asking.result(waits, 10) == {"value": "done"}, "its slot is used again"
+    assert [job.message for job in able.jobs] == [b"first", b"second"]
+    assert len(able.saw(b"ACK")) == 1, "without a new registration"
+    assert router.logged("READYs were lost")
+
+
 def test_a_link_that_stays_cut_is_a_lost_worker(new_router, client, worker, proxy, admin):
     router = new_router(heartbeat_timeout=1)
     link = proxy(router.backend)

@@ -84,7 +84,7 @@ impl Broker {
             let timeout = job.headers.timeout.map(std::time::Duration::from_secs);
             let deadline = timeout.and_then(|timeout| since.checked_add(timeout)?.checked_add(grace));
             job.note_delivery(&id);
-            job.place = Place::InFlight(InFlight { worker, since, deadline, suspect: false });
+            job.place = Place::InFlight(InFlight { worker, since, deadline, suspect: None, outlived_inform: false });
             let message = job.message.take();
             // What is never sent again need not be kept, and what is must not keep what it lay in.
             if job.is_kept() {
@@ -177,7 +177,9 @@ impl Broker {
             return None;
         }
         self.leave_worker(key, flight);
-        self.workers.with_slots(worker, &mut self.queues, |slots| slots.on_undelivered());
+        if !flight.outlived_inform {
+            self.workers.with_slots(worker, &mut self.queues, |slots| slots.on_undelivered());
+        }
         self.jobs.update(key, |job| {
             job.undo_delivery();
             // The payload of a job that is sent once only was given away with it.

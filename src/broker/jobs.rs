@@ -60,8 +60,19 @@ pub(super) struct InFlight {
     pub since: Instant,
     /// When the broker gives it up, and the job timer is armed for.
     pub deadline: Option<Instant>,
-    /// Its process may have died; see [`slots`](super::slots).
-    pub suspect: bool,
+    /// Whether it may be lost.
+    pub suspect: Option<Suspicion>,
+    /// It was sent before the worker's last INFORM: the slot it took is not among those the worker has now.
+    pub outlived_inform: bool,
+}
+
+/// Why a job in flight may be lost; see [`slots`](super::slots).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Suspicion {
+    /// Perhaps its process died, or its REQUEST or REPLY was under way when the connection ended.
+    Doubt,
+    /// A process certainly died, with this job or another one under this suspicion.
+    Death,
 }
 
 impl Job {
@@ -267,7 +278,13 @@ mod tests {
         let key = jobs.insert(job("1", "payload"));
         let waiting = jobs.waiting_bytes();
         assert!(waiting > OVERHEAD);
-        let place = InFlight { worker: WorkerKey(0), since: Instant::now(), deadline: None, suspect: false };
+        let place = InFlight {
+            worker: WorkerKey(0),
+            since: Instant::now(),
+            deadline: None,
+            suspect: None,
+            outlived_inform: false,
+        };
         jobs.update(key, |job| job.place = Place::InFlight(place));
         assert_eq!((jobs.waiting_bytes(), jobs.in_flight()), (0, 1));
         jobs.update(key, |job| job.place = Place::Delayed(Instant::now()));

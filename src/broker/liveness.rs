@@ -25,7 +25,7 @@ impl BrokerConfig {
     }
 
     /// After this silence a peer is lost even if its connection seems alive.
-    fn patience(&self) -> Duration {
+    pub(super) fn patience(&self) -> Duration {
         self.heartbeat_timeout.saturating_mul(self.heartbeat_liveness.max(1))
     }
 }
@@ -148,8 +148,9 @@ impl Broker {
         if let Standing::Detached(until) = worker.standing() {
             return Some(until);
         }
-        self.config.beat()?;
-        Some(worker.next_heartbeat.min(self.silence_due(worker)))
+        let readys = worker.readys_due.filter(|_| worker.standing() == Standing::Attentive);
+        let beat = self.config.beat().map(|_| worker.next_heartbeat.min(self.silence_due(worker)));
+        readys.into_iter().chain(beat).min()
     }
 
     /// When a connected worker's silence has consequences.
@@ -184,7 +185,27 @@ impl Broker {
         if self.workers.get(key).filter(beat).is_some() {
             self.beat_worker(turn, key);
         }
+        self.use_slots_without_ready(turn, key);
         self.arm_worker(now, key);
+    }
+
+    /// READYs that did not come over a worker's new connection were lost with the one before.
+    fn use_slots_without_ready(&mut self, turn: &mut Turn<'_>, key: WorkerKey) {
+        let now = turn.now.mono;
+        let Some(worker) = self.workers.get_mut(key).filter(|worker| worker.standing() == Standing::Attentive) else {
+            return;
+        };
+        if worker.readys_due.take_if(|due| *due <= now).is_none() {
+            return;
+        }
+        let in_flight = worker.in_flight.len();
+        let slots = self.workers.with_slots(key, &mut self.queues, |slots| slots.on_cut_over(in_flight)).unwrap_or(0);
+        if slots > 0 {
+            if let Some(worker) = self.workers.get(key) {
+                info!(worker = %worker.id, slots, "READYs were lost with this worker's connection, its slots are used again");
+            }
+            self.offer(turn, key);
+        }
     }
 
     /// Nothing was heard from a worker for a while, though it is connected.
@@ -225,6 +246,7 @@ impl Broker {
         for key in keys {
             let Some(worker) = self.workers.get_mut(key) else { continue };
             worker.last_seen += stall;
+            worker.readys_due = worker.readys_due.map(|due| due + stall);
             if let Standing::Detached(until) = worker.standing() {
                 self.workers.set_standing(key, Standing::Detached(until + stall), &mut self.queues);
             }

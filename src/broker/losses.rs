@@ -5,7 +5,7 @@ use zmtp::RoutingId;
 
 use super::core::{Broker, Turn};
 use super::dead::DeadReason;
-use super::jobs::{InFlight, JobKey, Place};
+use super::jobs::{InFlight, JobKey, Place, Suspicion};
 use super::queues::QueueKey;
 use super::timers::Timer;
 use super::workers::WorkerKey;
@@ -113,14 +113,14 @@ impl Broker {
 
     /// A worker may have lost a job: all jobs it has now are suspects, given up when any would have ended by itself, and
     /// not before what is on its way had time to arrive.
-    pub(super) fn suspect_jobs(&mut self, turn: &mut Turn<'_>, worker: WorkerKey) {
+    pub(super) fn suspect_jobs(&mut self, turn: &mut Turn<'_>, worker: WorkerKey, suspicion: Suspicion) {
         let Some(jobs) = self.workers.get(worker).map(|worker| worker.in_flight.clone()) else { return };
         let limit = self.config.global_timeout;
         let soonest = turn.now.mono + self.config.heartbeat_timeout;
         for key in jobs {
             let armed = self.jobs.update(key, |job| {
                 let Place::InFlight(flight) = &mut job.place else { return None };
-                flight.suspect = true;
+                flight.suspect = flight.suspect.max(Some(suspicion));
                 if flight.deadline.is_some() {
                     return None;
                 }
@@ -134,19 +134,25 @@ impl Broker {
         self.resolve_suspects(turn, worker);
     }
 
-    /// A job may have left the suspects: if only as many are left as processes died, those are lost.
+    /// A job may have left the suspects: if only as many are left as processes certainly died, those are lost.
     pub(super) fn resolve_suspects(&mut self, turn: &mut Turn<'_>, key: WorkerKey) {
         let Some(worker) = self.workers.get(key).filter(|worker| worker.slots.in_doubt()) else { return };
         let id = worker.id.clone();
-        let deaths = worker.slots.deaths();
-        let is_suspect = |key: &JobKey| {
-            self.jobs.get(*key).is_some_and(|job| matches!(job.place, Place::InFlight(flight) if flight.suspect))
+        let deaths = worker.slots.deaths() as usize;
+        let suspicion = |key: &JobKey| match self.jobs.get(*key)?.place {
+            Place::InFlight(flight) => flight.suspect,
+            _ => None,
         };
-        let suspects: Vec<_> = worker.in_flight.iter().copied().filter(is_suspect).collect();
-        if suspects.is_empty() {
-            self.workers.with_slots(key, &mut self.queues, |slots| slots.on_no_suspects());
-        } else if deaths as usize >= suspects.len() {
-            self.workers.with_slots(key, &mut self.queues, |slots| slots.on_no_suspects());
+        let by_death = |key: &JobKey| suspicion(key) == Some(Suspicion::Death);
+        let suspects: Vec<_> = worker.in_flight.iter().copied().filter(by_death).collect();
+        let doubts = worker.in_flight.iter().any(|key| suspicion(key) == Some(Suspicion::Doubt));
+        if deaths < suspects.len() || (deaths == 0 && doubts) {
+            return;
+        }
+        self.workers.with_slots(key, &mut self.queues, |slots| {
+            if doubts { slots.on_deaths_known() } else { slots.on_no_suspects() }
+        });
+        if !suspects.is_empty() {
             warn!(worker = %id, jobs = suspects.len(), "a worker process died with its job");
             // All are put back before one is given out: the oldest goes first, whichever was lost first.
             let queues: Vec<_> =
@@ -162,8 +168,10 @@ impl Broker {
         let worker = self.workers.get(flight.worker).map(|worker| (worker.id.clone(), worker.connected));
         let Some((id, connected)) = worker else { return };
         let interrupted = flight.since < connected;
+        let suspicion = flight.suspect.unwrap_or(Suspicion::Doubt);
         let queue = self.lose_job(turn, key, &id, Loss::Process);
-        self.workers.with_slots(flight.worker, &mut self.queues, |slots| slots.on_suspect_given_up(interrupted));
+        self.workers
+            .with_slots(flight.worker, &mut self.queues, |slots| slots.on_suspect_given_up(suspicion, interrupted));
         self.resolve_suspects(turn, flight.worker);
         // The best worker for the job first: that need not be the one that lost it.
         if let Some(queue) = queue {

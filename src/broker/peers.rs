@@ -4,7 +4,7 @@ use tracing::{debug, info, warn};
 use zmtp::RoutingId;
 
 use super::core::{Broker, Turn};
-use super::jobs::{JobKey, Place};
+use super::jobs::{JobKey, Place, Suspicion};
 use super::losses::{Loss, Lost};
 use super::queues::QueueKey;
 use super::slots::{ReadyMeaning, Slots};
@@ -27,6 +27,7 @@ impl Broker {
         let orphans = self.jobs_of_former_program(key);
         let held = self.hold_queues(list);
         let old = self.workers.register(key, held, now, &mut self.queues);
+        self.mark_outlived(key);
         let given_up: Vec<QueueKey> = old.into_iter().map(|(_, queue)| queue).collect();
         let mut touched = given_up.clone();
         for job in orphans {
@@ -53,6 +54,18 @@ impl Broker {
     fn jobs_of_former_program(&mut self, key: WorkerKey) -> Vec<JobKey> {
         let worker = self.workers.get(key).filter(|worker| worker.reconnected);
         worker.map(|worker| worker.in_flight.clone()).unwrap_or_default()
+    }
+
+    /// The slots a worker's jobs took are forgotten with its former registration.
+    fn mark_outlived(&mut self, key: WorkerKey) {
+        let jobs = self.workers.get(key).map(|worker| worker.in_flight.clone()).unwrap_or_default();
+        for job in jobs {
+            self.jobs.update(job, |job| {
+                if let Place::InFlight(flight) = &mut job.place {
+                    flight.outlived_inform = true;
+                }
+            });
+        }
     }
 
     /// The queues of an INFORM, held, each once.
@@ -106,20 +119,20 @@ impl Broker {
             Some(ReadyMeaning::UntrackedJobEnded) => {
                 if let Some((job, _)) = untracked.and_then(|job| self.end(job)) {
                     self.counters.completed += 1;
-                    if matches!(job.place, Place::InFlight(flight) if flight.suspect) {
+                    if matches!(job.place, Place::InFlight(flight) if flight.suspect.is_some()) {
                         // It may have been lost before, and the READY that of another.
-                        self.suspect_jobs(turn, key);
+                        self.suspect_jobs(turn, key, Suspicion::Doubt);
                     }
                 }
             }
             Some(ReadyMeaning::BusyProcessDied) => {
                 warn!(worker = %from, "a process of this worker died and was replaced");
-                self.suspect_jobs(turn, key);
+                self.suspect_jobs(turn, key, Suspicion::Death);
             }
-            Some(ReadyMeaning::SlotOrProcessDied) => self.suspect_jobs(turn, key),
+            Some(ReadyMeaning::SlotOrProcessDied) => self.suspect_jobs(turn, key, Suspicion::Doubt),
             Some(ReadyMeaning::SomeProcessDied) => {
                 debug!(worker = %from, "a process of this worker was replaced");
-                self.suspect_jobs(turn, key);
+                self.suspect_jobs(turn, key, Suspicion::Doubt);
             }
         }
         // Only now: a worker heard from again is offered jobs, and the READY is not about those.
@@ -155,14 +168,17 @@ impl Broker {
     /// A connection was made.
     pub(super) fn on_up(&mut self, turn: &mut Turn<'_>, socket: SocketId, peer: &RoutingId) {
         if let Some(key) = self.workers.find(peer).filter(|_| socket == self.sockets.backend) {
+            // What was under way, a REQUEST or a REPLY and its READY, is lost.
+            let cut = self.workers.with_slots(key, &mut self.queues, Slots::on_reconnected);
+            let patience = self.config.patience();
             if let Some(worker) = self.workers.get_mut(key) {
                 worker.reconnected = true;
                 worker.connected = turn.now.mono;
+                worker.readys_due = cut.filter(|cut| *cut > 0).map(|_| turn.now.mono + patience);
             }
-            // What was under way, a REQUEST or a REPLY and its READY, is lost.
-            self.workers.with_slots(key, &mut self.queues, Slots::on_reconnected);
-            self.suspect_jobs(turn, key);
+            self.suspect_jobs(turn, key, Suspicion::Doubt);
             self.on_seen(turn, key);
+            self.arm_worker(turn.now.mono, key);
         } else if socket == self.sockets.frontend {
             self.note_alive(turn, peer);
         }

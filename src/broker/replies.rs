@@ -178,7 +178,7 @@ impl Broker {
                 }
             }
             // Of a suspect nobody knows whether it hung or its process died: it was not heard of in time, so it is lost.
-            Place::InFlight(flight) if flight.suspect => self.give_up_suspect(turn, key, flight),
+            Place::InFlight(flight) if flight.suspect.is_some() => self.give_up_suspect(turn, key, flight),
             Place::InFlight(flight) => self.time_out(turn, key, flight),
         }
     }

@@ -17,9 +17,13 @@
 //! has an explanation, but not the REPLY of a job in flight: a job that was given up, a late REPLY.
 //!
 //! What was under way when a connection ended is lost. After a return any job in flight may have been: a suspect that is
-//! given up then gives its slot back, because the READY that would have said so was lost with it.
+//! given up then gives its slot back, because the READY that would have said so was lost with it. So may the READYs have
+//! been that were owed for REPLYs: those that a worker did not send over its new connection in the time in which any process
+//! is replaced are taken for sent, or each cut would cost a slot for ever. Should one come after all, it is withheld.
 
 use std::time::{Duration, Instant};
+
+use super::jobs::Suspicion;
 
 /// The slot account of one worker. `free` is never more than the READYs it sent.
 #[derive(Debug)]
@@ -29,6 +33,10 @@ pub(super) struct Slots {
     capacity: u32,
     /// REPLYs whose READY has not come yet.
     owed: u32,
+    /// Those of them whose connection ended before it came.
+    cut: u32,
+    /// Slots used again though their READY never came.
+    lent: u32,
     /// REPLYs for no job in flight whose READY may come.
     late: u32,
     /// Jobs the broker gave up or finished otherwise while this worker still had them: each may free a process.
@@ -62,7 +70,19 @@ pub(super) enum ReadyMeaning {
 impl Slots {
     /// The account of a worker that just registered.
     pub fn new(now: Instant) -> Self {
-        Self { free: 0, capacity: 0, owed: 0, late: 0, abandoned: 0, deaths: 0, withheld: 0, replaced: 0, grown: now }
+        Self {
+            free: 0,
+            capacity: 0,
+            owed: 0,
+            cut: 0,
+            lent: 0,
+            late: 0,
+            abandoned: 0,
+            deaths: 0,
+            withheld: 0,
+            replaced: 0,
+            grown: now,
+        }
     }
 
     /// Slots a job can be sent to.
@@ -95,9 +115,22 @@ impl Slots {
         self.late = self.late.saturating_add(1);
     }
 
-    /// Its connection is a new one: READYs expected over the one before may be lost.
-    pub fn on_reconnected(&mut self) {
-        self.late = self.late.saturating_add(std::mem::take(&mut self.owed));
+    /// Its connection is a new one: READYs expected over the one before may be lost. Returns how many.
+    pub fn on_reconnected(&mut self) -> u32 {
+        self.cut = self.cut.saturating_add(std::mem::take(&mut self.owed));
+        self.cut
+    }
+
+    /// READYs expected over a connection that ended had their time to come over the new one, while `in_flight` jobs are with
+    /// the worker. Returns how many slots are free again.
+    pub fn on_cut_over(&mut self, in_flight: usize) -> u32 {
+        let in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
+        let taken = self.free.saturating_add(in_flight).saturating_add(self.owed);
+        let missing = self.capacity.saturating_add(self.deaths).saturating_sub(taken);
+        let lent = std::mem::take(&mut self.cut).min(missing);
+        self.free += lent;
+        self.lent += lent;
+        lent
     }
 
     /// A job of this worker ended without a REPLY from it.
@@ -121,8 +154,7 @@ impl Slots {
             self.free += 1;
             return ReadyMeaning::UntrackedJobEnded;
         }
-        if self.late > 0 || self.abandoned > 0 {
-            let explained_by = if self.late > 0 { &mut self.late } else { &mut self.abandoned };
+        if let Some(explained_by) = [&mut self.cut, &mut self.late, &mut self.abandoned].into_iter().find(|n| **n > 0) {
             *explained_by -= 1;
             self.free += 1;
             return ReadyMeaning::SlotOrProcessDied;
@@ -137,7 +169,8 @@ impl Slots {
             }
             return ReadyMeaning::Slot;
         }
-        if self.free > 0 || in_flight == 0 {
+        if self.free > 0 || in_flight == 0 || self.lent > 0 {
+            self.lent = self.lent.saturating_sub(1);
             self.withheld += 1;
             return ReadyMeaning::SomeProcessDied;
         }
@@ -152,8 +185,8 @@ impl Slots {
     }
 
     /// A suspect was given up because its time was over. `interrupted`: it was sent over an earlier connection.
-    pub fn on_suspect_given_up(&mut self, interrupted: bool) {
-        if self.deaths > 0 {
+    pub fn on_suspect_given_up(&mut self, suspicion: Suspicion, interrupted: bool) {
+        if suspicion == Suspicion::Death && self.deaths > 0 {
             self.deaths -= 1;
         } else if self.withheld > 0 {
             self.withheld -= 1;
@@ -166,6 +199,11 @@ impl Slots {
         } else {
             self.on_abandoned();
         }
+    }
+
+    /// The jobs of processes that certainly died are known.
+    pub fn on_deaths_known(&mut self) {
+        self.deaths = 0;
     }
 
     /// No suspect is left: each either replied or is known to be lost. Any other process that died was idle, and its slot
@@ -216,7 +254,7 @@ mod tests {
         let (mut slots, now) = settled(2, 1);
         assert_eq!(slots.on_ready(now, SETTLING, 1, 0), ReadyMeaning::SomeProcessDied);
         assert_eq!((slots.free(), slots.deaths()), (1, 0));
-        slots.on_suspect_given_up(false);
+        slots.on_suspect_given_up(Suspicion::Doubt, false);
         assert_eq!(slots.free(), 2, "the slot was the lost job's");
     }
 
@@ -239,7 +277,7 @@ mod tests {
         slots.on_dispatch();
         assert_eq!(slots.on_ready(start, SETTLING, 1, 0), ReadyMeaning::SlotOrProcessDied);
         assert!(slots.in_doubt());
-        slots.on_suspect_given_up(false);
+        slots.on_suspect_given_up(Suspicion::Doubt, false);
         assert_eq!((slots.free(), slots.capacity), (1, 1), "it has one process, and that is free");
         slots.on_no_suspects();
         slots.on_dispatch();
@@ -250,8 +288,30 @@ mod tests {
     #[test]
     fn a_job_lost_with_the_connection_gives_its_slot_back() {
         let (mut slots, _) = settled(1, 1);
-        slots.on_suspect_given_up(true);
+        slots.on_suspect_given_up(Suspicion::Doubt, true);
         assert_eq!(slots.free(), 1);
+    }
+
+    #[test]
+    fn a_ready_lost_with_the_connection_is_taken_for_sent_after_a_while() {
+        let (mut slots, now) = settled(3, 3);
+        slots.on_reply();
+        slots.on_reply();
+        assert_eq!(slots.on_reconnected(), 2);
+        assert_eq!(slots.on_ready(now, SETTLING, 1, 0), ReadyMeaning::SlotOrProcessDied, "one had not left yet");
+        assert_eq!(slots.on_cut_over(1), 1);
+        assert_eq!((slots.free(), slots.on_cut_over(1)), (2, 0), "once");
+    }
+
+    #[test]
+    fn a_ready_that_comes_after_it_was_taken_for_sent_is_no_slot_more() {
+        let (mut slots, now) = settled(1, 1);
+        slots.on_reply();
+        slots.on_reconnected();
+        assert_eq!(slots.on_cut_over(0), 1);
+        slots.on_dispatch();
+        assert_eq!(slots.on_ready(now, SETTLING, 1, 0), ReadyMeaning::SomeProcessDied, "and no proof of a death");
+        assert_eq!((slots.free(), slots.deaths()), (0, 0));
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub(super) struct Worker {
     pub reconnected: bool,
     /// When its present connection was made, or it registered.
     pub connected: Instant,
+    /// Until when READYs owed over an earlier connection may come over this one.
+    pub readys_due: Option<Instant>,
     /// Jobs sent to it, ever.
     pub processed: u64,
     standing: Standing,
@@ -139,6 +141,7 @@ impl Workers {
             wake: None,
             reconnected: false,
             connected: now,
+            readys_due: None,
             processed: self.gone.take(id),
             standing: Standing::Attentive,
             last_used: 0,
@@ -174,6 +177,7 @@ impl Workers {
         worker.slots = Slots::new(now);
         worker.standing = Standing::Attentive;
         worker.reconnected = false;
+        worker.readys_due = None;
         worker.last_seen = now;
         count(worker, queues, Step::Up);
         old

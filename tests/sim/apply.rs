@@ -30,6 +30,11 @@ impl World {
             Fault::Inform(worker) => self.tell(worker, "fault: INFORM again", JobManager::inform),
             Fault::Ready(worker) => self.tell(worker, "fault: READY too many", JobManager::say_ready),
             Fault::Cut(peer, away, notice) => self.cut_link(peer, away, notice),
+            Fault::CutBehindReply(worker, away, notice) => {
+                if let Some(index) = self.job_manager(worker) {
+                    self.peers[index].cut_behind_reply = Some((away, notice));
+                }
+            }
             Fault::Congest(peer, length) => {
                 if let Some(link) = self.any_peer(peer).and_then(|index| self.peers[index].link) {
                     self.tally.count("fault: peer's queue full");

@@ -139,6 +139,8 @@ pub enum Fault {
     Ready(u8),
     /// A link is cut; after a while the peer comes back with the same identity.
     Cut(u8, Duration, Notice),
+    /// The same to a job manager, right behind its next REPLY: the READY is lost.
+    CutBehindReply(u8, Duration, Notice),
     /// A peer's queue is at its high-water mark for a while.
     Congest(u8, Duration),
     /// The network delivers one of a peer's messages twice.
@@ -190,6 +192,10 @@ impl Plan {
         if r.chance(15) {
             let how = if r.chance(50) { Fault::Shutdown } else { Fault::AdminShutdown };
             items.push(Item::Fault(r.millis(5000, 40_000), how));
+        }
+        if r.chance(25) {
+            let cut = Fault::CutBehindReply(r.below(256) as u8, r.millis(100, 4500), notice(r));
+            items.push(Item::Fault(r.millis(500, 25_000), cut));
         }
         Self { seed, config, items }
     }
@@ -294,10 +300,14 @@ fn job(at: Duration, r: &mut Random) -> JobPlan {
     }
 }
 
+fn notice(r: &mut Random) -> Notice {
+    r.pick(&[Notice::Closed, Notice::Closed, Notice::Silent, Notice::Never])
+}
+
 fn fault(r: &mut Random) -> Fault {
     let who = r.below(256) as u8;
     let kind = r.below(256) as u8;
-    let notice = r.pick(&[Notice::Closed, Notice::Closed, Notice::Silent, Notice::Never]);
+    let notice = notice(r);
     match r.below(34) {
         0..4 => Fault::Crash(who, notice),
         4..6 => Fault::KillChild(who),

@@ -57,6 +57,7 @@ impl Model {
         self.settle_schedulers(&view)?;
         self.settle_forgotten(&view);
         self.settle_jobs(&view, &dispatched, &gone)?;
+        self.settle_slots(&view, &dispatched)?;
         for (position, effect) in effects.iter().enumerate() {
             match effect {
                 Effect::Send { socket, to, message, .. } => {
@@ -103,7 +104,8 @@ impl Model {
         self.held = view.jobs.keys().filter(forgotten).cloned().collect();
         let arrival = self.step.arrival.map(|index| &self.jobs[index]).filter(|job| job.place == Place::Waiting);
         if let Some((job, queue)) = arrival.and_then(|job| Some((job, job.effective.as_deref()?))) {
-            let room = self.waiting_in(queue) <= self.config.hwm;
+            // Unless jobs of a lost worker came back behind it.
+            let room = self.waiting_in(queue) <= self.config.hwm || !self.step.came_due.is_empty();
             ensure!(room, "a full queue takes no more", "{job:?} at {now:?}");
         }
         for (msgid, seen) in &view.jobs {
@@ -233,6 +235,7 @@ impl Model {
         tally.add("outcome: late REPLY dropped", self.counts.late);
         tally.add("job: came back undelivered", self.counts.returned);
         tally.add("job: moved to the default queue", self.counts.moved);
+        tally.add("worker: its slot used again without the READY", self.counts.slots_back);
         tally.add("worker: given up", self.counts.lost_workers);
         tally.add("job: sent to a silent worker", self.counts.silent_dispatch);
         for job in &self.jobs {

@@ -50,7 +50,11 @@ impl JobManager {
 
     fn msgid(&mut self) -> String {
         self.count += 1;
-        format!("{}-m{}", self.name, self.count)
+        self.name_of(self.count)
+    }
+
+    fn name_of(&self, message: u64) -> String {
+        format!("{}-m{message}", self.name)
     }
 
     fn say(&mut self, command: &str, body: &[&str], cx: &mut Cx<'_>) {
@@ -81,6 +85,10 @@ impl JobManager {
             }
         }
         self.phase = Phase::Informed(msgid);
+        if !cx.beats {
+            // Nothing else would tell it that the INFORM was lost.
+            cx.after(GIVE_UP, Timer::Unanswered { inform: self.count });
+        }
     }
 
     /// The whole process group is gone, and with it what it ran; it is started again later.
@@ -146,6 +154,7 @@ impl JobManager {
                 }
                 cx.after(BEAT, Timer::Beat { session });
             }
+            Timer::Unanswered { inform } if self.phase == Phase::Informed(self.name_of(inform)) => self.inform(cx),
             Timer::Ready { session } if session == self.session => self.say_ready(cx),
             Timer::Done { token } => self.on_done(token, cx),
             _ => {}

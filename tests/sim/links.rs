@@ -6,6 +6,7 @@ use eventmq::broker::{DownReason, Input, SocketId, Why};
 use zmtp::{Message, RoutingId};
 
 use crate::faults::Notice;
+use crate::frames::Parsed;
 use crate::invariants::Checked;
 use crate::world::{What, World};
 
@@ -64,7 +65,22 @@ impl World {
             self.tally.count("lost on the way to the broker");
             return Ok(());
         }
-        self.input(Input::Received { socket, from: key.1, message })
+        let cut = self.cut_behind(link, &message);
+        self.input(Input::Received { socket, from: key.1, message })?;
+        if let Some((away, notice)) = cut {
+            self.tally.count("fault: link cut between REPLY and READY");
+            let peer = self.links[link].peer;
+            self.cut(peer, notice);
+            self.later(away, What::Reconnect(peer));
+        }
+        Ok(())
+    }
+
+    /// Whether the link is to be cut behind this message.
+    fn cut_behind(&mut self, link: usize, message: &Message) -> Option<(Duration, Notice)> {
+        let is_reply = Parsed::of(message).is_some_and(|parsed| parsed.command == b"REPLY");
+        let slot = &mut self.peers[self.links[link].peer];
+        slot.cut_behind_reply.take_if(|_| is_reply && slot.link == Some(link))
     }
 
     /// The broker's end notices; not reported when another link holds the routing id by now.

@@ -32,7 +32,8 @@ use shrink::{Failure, Outcome, run};
 use tally::Tally;
 
 /// Seeds that once failed.
-const REGRESSIONS: &[u64] = &[8, 9, 12, 19, 28, 31, 227, 766, 1431, 3662, 4435, 8954, 12_138, 19_099, 28_653, 47_812];
+const REGRESSIONS: &[u64] =
+    &[8, 9, 12, 19, 28, 31, 227, 766, 1431, 3662, 4435, 8954, 12_138, 19_099, 28_653, 36_755, 47_812, 129_882];
 
 /// What must have happened in a full run, and how often at least, or the simulation proves little.
 const EXPECTED: &[(&str, u64)] = &[
@@ -48,6 +49,7 @@ const EXPECTED: &[(&str, u64)] = &[
     ("fault: link cut for a moment", 500),
     ("fault: link cut for long", 300),
     ("fault: link dead but not closed", 500),
+    ("fault: link cut between REPLY and READY", 500),
     ("fault: peer's queue full", 500),
     ("fault: message arrives twice", 500),
     ("fault: garbage from a peer", 500),
@@ -71,6 +73,7 @@ const EXPECTED: &[(&str, u64)] = &[
     ("lost on the way to the broker", 500),
     ("link: back with the same identity", 500),
     ("worker: given up", 1000),
+    ("worker: its slot used again without the READY", 100),
     ("worker: told to register anew", 200),
     ("worker: killed by a job", 500),
     ("scheduler: got a schedule", 500),

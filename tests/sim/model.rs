@@ -41,6 +41,10 @@ pub struct Worker {
     /// REPLYs whose READY has not come yet, and jobs it has that nobody waits for.
     pub owed: i64,
     pub untracked: i64,
+    /// READYs that stand for a process each; unknown if some may instead stand for an untracked job's end.
+    pub processes: Option<i64>,
+    /// READYs owed over a connection that ended.
+    pub cut: i64,
     /// Since when its count of slots is in doubt: it said or lost something that a good worker does not.
     pub dubious: Option<Duration>,
     /// Its last READY that belongs to no REPLY: one process more, or the replacement of one that died with its job.
@@ -91,6 +95,8 @@ pub struct Job {
     pub effective: Option<String>,
     pub order: usize,
     pub deliveries: u32,
+    /// Number of its last dispatch.
+    pub dispatch: u64,
     pub failures: u32,
     pub accepted: bool,
     pub results: u32,
@@ -168,6 +174,7 @@ pub struct Counts {
     pub lost_workers: u64,
     pub moved: u64,
     pub silent_dispatch: u64,
+    pub slots_back: u64,
 }
 
 impl Model {
@@ -226,6 +233,7 @@ impl Model {
         if let Some(worker) = self.workers.get_mut(&key) {
             worker.detached = None;
             worker.reconnected = Some(self.now);
+            worker.cut += std::mem::take(&mut worker.owed);
             worker.suspect = false;
             worker.heard.1 = self.now;
             worker.beat = self.now;
@@ -256,12 +264,19 @@ impl Model {
             return;
         }
         job.deliveries -= 1;
-        let tracked = job.tracked;
+        let (tracked, dispatch) = (job.tracked, job.dispatch);
         self.counts.returned += 1;
         self.place(index, Place::Waiting);
         if let Some(worker) = self.workers.get_mut(key) {
-            worker.slots += 1;
-            worker.untracked -= i64::from(!tracked);
+            // The slots of a former registration are forgotten.
+            worker.slots += i64::from(dispatch > worker.registered);
+            // A READY too many may have stood for its end.
+            if !tracked && worker.untracked <= 0 {
+                self.jobs[index].doubtful = true;
+                worker.dubious = worker.dubious.or(Some(self.now));
+            } else {
+                worker.untracked -= i64::from(!tracked);
+            }
         }
     }
 
@@ -345,6 +360,7 @@ impl Model {
         };
         self.step.informed = Some((key.clone(), Bytes::copy_from_slice(parsed.msgid)));
         self.disconnected.remove(&key);
+        let certain = self.workers.get(&key).is_none_or(|before| before.untracked == 0 && before.processes.is_some());
         let worker = Worker {
             queues,
             readys: 0,
@@ -359,6 +375,8 @@ impl Model {
             beat: self.now,
             owed: 0,
             untracked: 0,
+            processes: certain.then_some(0),
+            cut: 0,
             dubious: None,
             unexplained: None,
             grown: None,
@@ -379,10 +397,13 @@ impl Model {
             worker.owed -= 1;
         } else if worker.untracked > 0 {
             worker.untracked -= 1;
+        } else if worker.cut > 0 {
+            worker.cut -= 1;
         } else {
             worker.unexplained = Some(self.now);
             if starts {
                 worker.grown = Some(self.now);
+                worker.processes = worker.processes.map(|n| n + 1);
             } else {
                 worker.dubious = Some(self.now);
             }
@@ -457,6 +478,7 @@ impl Model {
             effective: None,
             order: index,
             deliveries: 0,
+            dispatch: 0,
             failures: 0,
             accepted: false,
             results: 0,

@@ -78,6 +78,7 @@ impl Model {
         }
         let job = &mut self.jobs[index];
         job.deliveries += 1;
+        job.dispatch = self.dispatches;
         job.result = None;
         job.effective = Some(queue);
         job.worker = Some(to.clone());
@@ -126,9 +127,9 @@ impl Model {
     fn result(&mut self, to: &Key, result: &[u8], msgid: &[u8]) -> Checked {
         let is_error =
             serde_json::from_slice::<serde_json::Value>(result).is_ok_and(|value| value.get("error").is_some());
-        if let Some((client, malformed)) = &self.step.malformed {
-            let answer = is_error && client == to && malformed == msgid;
-            ensure!(answer, "a malformed REQUEST is answered with an error", "{} to {to:?}", result.escape_ascii());
+        let malformed = self.step.malformed.as_ref().is_some_and(|(client, id)| client == to && id == msgid);
+        if malformed {
+            ensure!(is_error, "a malformed REQUEST is answered with an error", "{} to {to:?}", result.escape_ascii());
             return Ok(());
         }
         // No scheduler is there, or none any more.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use std::time::Duration;
 
 use crate::invariants::{Checked, Violation, ensure};
-use crate::model::{EPSILON, Key, Model, Place, SLACK};
+use crate::model::{EPSILON, Key, Model, Place, SLACK, Worker};
 use crate::view::{Seen, View};
 
 impl Model {
@@ -63,6 +63,44 @@ impl Model {
         Ok(())
     }
 
+    /// Slots whose READY was lost with a connection: used again when it had its time to come over the new one.
+    pub fn settle_slots(&mut self, view: &View, dispatched: &[(Bytes, Key)]) -> Checked {
+        let limit = self.silence_limit();
+        let waits =
+            |worker: &Worker| worker.cut > 0 && worker.reconnected.is_some_and(|at| self.now + EPSILON >= at + limit);
+        let due: Vec<Key> =
+            self.workers.iter().filter(|(_, worker)| waits(worker)).map(|(key, _)| key.clone()).collect();
+        for key in due {
+            let (held, Some(worker)) = (self.held_by(&key), self.workers.get(&key)) else { continue };
+            // Jobs it had before an INFORM count beside its processes.
+            let missing = worker.processes.map_or(0, |n| n - worker.slots - held - worker.owed - worker.untracked);
+            let expected = worker.cut.min(missing.max(0));
+            let went_out = dispatched.iter().filter(|(_, to)| *to == key).count() as i64;
+            let seen = view.workers.get(&key).map_or(0, |seen| seen.slots);
+            let gained = seen + went_out - worker.slots;
+            let certain = worker.dubious.is_none() && expected > 0;
+            if certain && gained != expected {
+                let since = worker.reconnected.unwrap_or_default().max(self.stalled);
+                let late = self.step.tick && self.now > since + limit + SLACK && self.is_fit(&key, worker);
+                let right = gained == 0 && (!late || self.is_stopping());
+                ensure!(
+                    right,
+                    "no slot is lost with a connection",
+                    "{key:?} {worker:?}, seen {seen} at {:?}",
+                    self.now
+                );
+                continue;
+            }
+            let now = self.now;
+            self.counts.slots_back += if certain { expected as u64 } else { 0 };
+            let Some(worker) = self.workers.get_mut(&key) else { continue };
+            worker.slots += if certain { expected } else { worker.cut };
+            worker.dubious = worker.dubious.or((!certain).then_some(now));
+            worker.cut = 0;
+        }
+        Ok(())
+    }
+
     /// Jobs that nobody follows: given up like others, when there are signs that they are lost, and only that shows.
     pub fn settle_forgotten(&mut self, view: &View) {
         for msgid in std::mem::take(&mut self.held) {
@@ -103,8 +141,8 @@ impl Model {
         if orphan || self.process_died(&key, job.since) {
             fates.push(self.lost(index));
         }
-        if gone.len() > 1 {
-            // Workers lost in one step are lost one after the other.
+        if gone.len() > 1 || !self.step.tick {
+            // Workers lost in one step are lost one after the other; or this one behind what the message led to.
             self.step.came_due.push(index);
         }
         if self.now + EPSILON >= due || job.doubtful {

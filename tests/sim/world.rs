@@ -72,6 +72,8 @@ pub struct PeerSlot {
     pub id: Option<RoutingId>,
     /// Said while the link was down: libzmq keeps it and sends it later.
     pub held: Vec<Message>,
+    /// The link is to be cut behind the next REPLY that arrives.
+    pub cut_behind_reply: Option<(Duration, Notice)>,
     /// SIGSTOPped until then; what arrives meanwhile waits.
     frozen: bool,
     missed: Vec<What>,
@@ -296,6 +298,7 @@ impl World {
             link: None,
             id: None,
             held: Vec::new(),
+            cut_behind_reply: None,
             frozen: false,
             missed: Vec::new(),
         });

@@ -1,7 +1,7 @@
 //! Workers that leave, fall silent, come back.
 
 use super::World;
-use crate::broker::{DownReason, WorkerState};
+use crate::broker::{DownReason, Why, WorkerState};
 
 #[test]
 fn a05_jobs_of_a_lost_worker_follow_their_rules() {
@@ -43,6 +43,55 @@ fn a05_after_kbye_nothing_new_but_replies_count() {
     world.down("w", DownReason::Closed);
     assert_eq!(world.sent(), ["x REQUEST b default guarantee,reply-requested"]);
     assert!(world.view("w").is_none());
+}
+
+#[test]
+fn slots_whose_ready_was_lost_with_the_connection_are_used_again() {
+    let mut world = World::new();
+    world.worker("w", "", 2);
+    for job in ["a", "b", "waits"] {
+        world.request("c", job, "default", "");
+    }
+    world.reply("w", "a", "{\"value\": 1}");
+    world.reply("w", "b", "{\"value\": 1}");
+    world.down("w", DownReason::Closed);
+    world.up("w");
+    world.sent();
+    world.ready("w");
+    assert_eq!(world.sent(), ["w REQUEST waits default reply-requested"], "one had not left yet");
+    world.pass_alive(14.9, &["w"]);
+    assert_eq!(world.slots("w"), 0, "the other may still come");
+    world.pass_alive(0.2, &["w"]);
+    assert_eq!(world.slots("w"), 1);
+    world.done("w", "waits");
+    assert_eq!((world.slots("w"), world.count().completed), (2, 3));
+}
+
+#[test]
+fn a_slot_used_again_waits_for_a_silent_worker_to_be_heard_from() {
+    let mut world = World::new();
+    world.worker("w", "", 1);
+    world.request("c", "a", "default", "");
+    world.reply("w", "a", "{\"value\": 1}");
+    world.up("w");
+    world.pass_alive(7.0, &["w"]);
+    world.pass(14.0);
+    assert_eq!(world.slots("w"), 0);
+    world.beat("w");
+    world.pass_alive(1.0, &["w"]);
+    assert_eq!(world.slots("w"), 1);
+}
+
+#[test]
+fn a_job_sent_before_an_inform_that_comes_back_is_no_slot_more() {
+    let mut world = World::new();
+    world.worker("w", "", 1);
+    world.sent();
+    world.request("c", "a", "default", "");
+    let request = world.messages_to("w").pop().unwrap();
+    world.worker("w", "", 1);
+    world.undelivered("w", request, Why::Full);
+    assert_eq!(world.slots("w"), 1);
 }
 
 #[test]

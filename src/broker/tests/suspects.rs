@@ -1,6 +1,7 @@
 //! A job manager whose processes die one by one, while it lives.
 
 use super::World;
+use crate::broker::DownReason;
 
 /// A settled job manager with its slots busy running jobs 0, 1, ...
 fn busy(slots: usize, jobs: usize, headers: &str) -> World {
@@ -49,6 +50,19 @@ fn c01_two_deaths_leave_two_lost_jobs() {
     assert_eq!(world.view("w").unwrap().in_flight.len(), 1, "the youngest never was a suspect");
     world.done("w", "y");
     assert_eq!((world.slots("w"), world.count().completed), (3, 3));
+}
+
+#[test]
+fn c01_a_reconnection_makes_no_later_job_the_dead_one() {
+    let mut world = busy(2, 2, "");
+    world.ready("w");
+    world.request("c", "young", "default", "guarantee");
+    world.down("w", DownReason::Closed);
+    world.up("w");
+    world.done("w", "0");
+    assert_eq!((world.count().lost, world.count().retried), (1, 0), "job 1 was with the process that died");
+    world.done("w", "young");
+    assert_eq!((world.count().completed, world.slots("w")), (2, 2));
 }
 
 #[test]
