@@ -153,14 +153,18 @@ impl Broker {
         }
         let Some(key) = self.workers.find(from) else { return };
         let Some(worker) = self.workers.get(key).filter(|worker| worker.is_live()) else { return };
-        let queues: Vec<_> = worker.queues.iter().map(|(_, queue)| *queue).collect();
+        let served = worker.queues.iter().map(|(_, queue)| *queue);
+        let queues: Vec<_> = served.chain([self.queues.default_key()]).collect();
         info!(worker = %from, jobs = worker.in_flight.len(), "worker is leaving, it gets no more jobs");
         self.workers.set_standing(key, Standing::Draining, &mut self.queues);
         // Only now: a worker that was silent is offered jobs when it is heard from again.
         self.on_seen(turn, key);
         self.arm_worker(turn.now.mono, key);
-        for queue in queues.into_iter().chain([self.queues.default_key()]) {
-            self.rehome(queue);
+        // All are moved before one is given out: the oldest goes first, whichever queue it was in.
+        for queue in &queues {
+            self.rehome(*queue);
+        }
+        for queue in queues {
             self.pump(turn, queue);
         }
     }

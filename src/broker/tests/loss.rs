@@ -95,6 +95,18 @@ fn a_job_sent_before_an_inform_that_comes_back_is_no_slot_more() {
 }
 
 #[test]
+fn jobs_of_several_queues_whose_worker_leaves_keep_their_order() {
+    let mut world = World::new();
+    world.worker("both", r#"[[30, "high"], [10, "email"]]"#, 0);
+    world.request("c", "older", "email", "");
+    world.request("c", "younger", "high", "");
+    world.worker("other", "", 1);
+    world.sent();
+    world.kbye("both");
+    assert_eq!(world.sent(), ["other REQUEST older email reply-requested"]);
+}
+
+#[test]
 fn a_connection_that_comes_back_is_the_same_worker() {
     let mut world = World::new();
     world.worker("w", "", 2);
