@@ -104,8 +104,11 @@ impl Model {
         self.held = view.jobs.keys().filter(forgotten).cloned().collect();
         let arrival = self.step.arrival.map(|index| &self.jobs[index]).filter(|job| job.place == Place::Waiting);
         if let Some((job, queue)) = arrival.and_then(|job| Some((job, job.effective.as_deref()?))) {
-            // Unless jobs of a lost worker came back behind it.
-            let room = self.waiting_in(queue) <= self.config.hwm || !self.step.came_due.is_empty();
+            // What came back behind it does not count.
+            let came_back = self.step.came_due.iter().map(|index| &self.jobs[*index]);
+            let came_back =
+                came_back.filter(|job| job.place == Place::Waiting && job.effective.as_deref() == Some(queue));
+            let room = self.waiting_in(queue) - came_back.count() <= self.config.hwm;
             ensure!(room, "a full queue takes no more", "{job:?} at {now:?}");
         }
         for (msgid, seen) in &view.jobs {

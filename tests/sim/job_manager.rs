@@ -86,7 +86,7 @@ impl JobManager {
         }
         self.phase = Phase::Informed(msgid);
         if !cx.beats {
-            // Nothing else would tell it that the INFORM was lost.
+            // Python's would wait for ever when its INFORM is lost, and a job sent to it would never end: no broker can tell.
             cx.after(GIVE_UP, Timer::Unanswered { inform: self.count });
         }
     }

@@ -142,6 +142,8 @@ pub struct Step {
     /// Who seems to have been passed over: a worker that must have no free slot left in the end.
     pub passed_over: Vec<(Key, String)>,
     pub tick: bool,
+    /// A peer said something; what the time brought comes in the same step.
+    pub received: bool,
 }
 
 /// The model.
@@ -213,7 +215,10 @@ impl Model {
         self.counts.steps += 1;
         self.step = Step::default();
         match input {
-            Input::Received { socket, from, message } => self.received((*socket, from.clone()), message),
+            Input::Received { socket, from, message } => {
+                self.step.received = true;
+                self.received((*socket, from.clone()), message);
+            }
             Input::Up { socket, peer } => self.up((*socket, peer.clone())),
             Input::Down { socket, peer, reason } => {
                 let key = (*socket, peer.clone());

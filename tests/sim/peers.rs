@@ -30,27 +30,14 @@ pub enum Action {
 /// A peer's own timers. Sessions and tokens mark those that were set in a former life.
 #[derive(Debug, Clone)]
 pub enum Timer {
-    Start {
-        session: u32,
-    },
-    Beat {
-        session: u32,
-    },
-    /// An INFORM was not acknowledged, perhaps.
-    Unanswered {
-        inform: u64,
-    },
-    Ready {
-        session: u32,
-    },
-    Done {
-        token: u64,
-    },
+    Start { session: u32 },
+    Beat { session: u32 },
+    Unanswered { inform: u64 },
+    Ready { session: u32 },
+    Done { token: u64 },
     Submit(usize),
     Resend(usize),
-    Fire {
-        session: u32,
-    },
+    Fire { session: u32 },
     Command(usize),
 }
 

@@ -141,7 +141,7 @@ impl Model {
         if orphan || self.process_died(&key, job.since) {
             fates.push(self.lost(index));
         }
-        if gone.len() > 1 || !self.step.tick {
+        if gone.len() > 1 || (lost && self.step.received) {
             // Workers lost in one step are lost one after the other; or this one behind what the message led to.
             self.step.came_due.push(index);
         }
